@@ -1,4 +1,5 @@
-// Opened programs are kept in a list, so that closing one that is linked in does nothing.
+// tcc_open and tcc_close, and the artefact that a program holds. A program is either opened from a file or linked into
+// the process as data. The opened ones are in a list: only they are deleted when they are closed.
 #include "c_api/program.h"
 #include <map>
 #include <memory>
@@ -17,7 +18,7 @@ struct OpenedPrograms {
 };
 
 OpenedPrograms &openedPrograms() {
-  static auto *only = new OpenedPrograms; // also for what closes programs while the process ends
+  static auto *only = new OpenedPrograms; // never deleted, since programs may be closed while the process ends
   return *only;
 }
 
@@ -71,7 +72,7 @@ runtime::Expected<runtime::Artefact> artefactOf(const tcc_program &program) {
         return runtime::Error("the step is damaged: its table has a kernel that is not in its artefact");
     }
     artefact->targets[i].linked = {part.kernels, part.count};
-    for (std::string &code : artefact->targets[i].code)
+    for (std::string &code : artefact->targets[i].code) // the linked kernels run instead of it
       code = {};
   }
   return artefact;

@@ -1,7 +1,8 @@
-// The check of custom ops:
-//   1. a function around the op alone gives what it means, exactly and rounded, on random operands;
-//   2. the same operands through the user's code, in guarded memory;
-//   3. element by element: within the op's tolerance, relative to the result's largest magnitude.
+// The check of custom ops, each alone on random operands:
+//   1. The interpreter runs the op's reference, once exactly and once rounding after each op.
+//   2. The user's code runs on the same operands, in guarded memory.
+//   3. Each element of the code's results must be near the reference's exact or rounded one: within the op's tolerance,
+//      relative to the largest magnitude in the result.
 #include "codegen/compile_session.h"
 #include "codegen/custom.h"
 #include "codegen/graph_reference.h"
@@ -25,6 +26,7 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
+/// An estimate for both runs of the reference, by the number of elements that they compute.
 double secondsToInterpret(CustomOp op) {
   double elements = 0;
   op->walk([&](Operation *inner) {
@@ -34,7 +36,7 @@ double secondsToInterpret(CustomOp op) {
   return 2 * secondsAnElement * elements;
 }
 
-/// The op as text without its place: what was checked once need not be checked again.
+/// The op as text, without its place in the source and in the plan: ops with the same text need one check.
 std::string keyOf(CustomOp op) {
   Operation *copy = op->clone();
   forgetPlan(copy);
@@ -46,15 +48,26 @@ std::string keyOf(CustomOp op) {
   return text;
 }
 
-bool wasChecked(const std::string &key, bool add) {
-  static std::mutex mutex;
-  static std::set<std::string> checked;
-  const std::lock_guard lock(mutex);
-  if (add)
-    checked.insert(key);
-  return checked.contains(key);
-}
+/// The keys of ops that this process has checked.
+class CheckedOps {
+public:
+  bool contains(const std::string &key) {
+    const std::lock_guard lock(mutex);
+    return keys.contains(key);
+  }
+  void add(const std::string &key) {
+    const std::lock_guard lock(mutex);
+    keys.insert(key);
+  }
 
+private:
+  std::mutex mutex;
+  std::set<std::string> keys;
+};
+
+CheckedOps checkedOps;
+
+/// Random operands; if `adversarial`, a quarter of each float operand's elements are zeros and large or tiny numbers.
 std::vector<RefTensor> operandsOf(CustomOp op, uint64_t seed, bool adversarial) {
   constexpr double specials[] = {0.0, -0.0, 1.0, 1e4, -1e4, 1e-20};
   std::vector<RefTensor> operands;
@@ -83,6 +96,8 @@ std::string numberText(double value) {
   return text;
 }
 
+/// How far an element of a result may be from the reference's: by the op's tolerance, or by a few units in the last
+/// place of the result's largest element.
 double allowedError(CustomOp op, const RefTensor &exact) {
   double scale = 0;
   for (double value : exact.data)
@@ -94,7 +109,7 @@ double allowedError(CustomOp op, const RefTensor &exact) {
                            : usual;
 }
 
-/// What is wrong with a result, or nothing.
+/// The message about the first wrong element of result `number`; empty if there is none.
 std::string difference(CustomOp op, unsigned number, const RefTensor &seen, const RefTensor &exact,
                        const RefTensor &rounded) {
   const double allowed = allowedError(op, exact);
@@ -172,9 +187,9 @@ runtime::Error checkOn(CustomOp op, ArrayRef<RefTensor> operands, RunCode run) {
   return {};
 }
 
-/// Whether there is time for the check and reason; a remark where there is no time.
+/// Whether the op needs the check and the check is quick enough; a remark says so if it is not.
 bool isToBeChecked(CustomOp op, const CustomCheckOptions &options, const std::string &key) {
-  if (!options.always && wasChecked(key, false))
+  if (!options.always && checkedOps.contains(key))
     return false;
   const double seconds = secondsToInterpret(op);
   if (seconds > options.mostSeconds)
@@ -188,11 +203,12 @@ runtime::Error checkOp(CustomOp op, const CustomCheckOptions &options, const std
     if (!adversarial || options.always)
       if (runtime::Error wrong = checkOn(op, operandsOf(op, 7 + adversarial, adversarial), run))
         return wrong;
-  wasChecked(key, true);
+  checkedOps.add(key);
   return {};
 }
 
-/// Those that run, in bodies of cond and repeat too; what stands in a custom op's own regions does not.
+/// The custom ops that run, those in bodies of cond and repeat included. A custom op's own regions are its reference
+/// and its gradient, which do not run.
 SmallVector<CustomOp> customOpsOf(func::FuncOp function) {
   SmallVector<CustomOp> found;
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {

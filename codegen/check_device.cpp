@@ -219,7 +219,7 @@ private:
     found.unchecked.push_back(plan.instructions[group.first].label);
     return runOnDevice(group);
   }
-  /// Of an instruction that moves bytes to `target`.
+  /// Checks an instruction that moves bytes to `target`.
   runtime::Error checkMoved(const Group &group, BufferId target, const std::string &expected);
 
   void report(const runtime::Instruction &instruction, const std::string &where, const ValueDifference &difference);

@@ -150,7 +150,7 @@ double geluSlope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * rate * (1 + 3 * cubic * x * x);
 }
 
-/// Compares a product that was multiplied by GELU's slopes with the CPU's product in f32, multiplied by slopes here.
+/// Compares a matmul that was multiplied by GELU's slopes with the CPU's matmul in f32, multiplied by slopes here.
 runtime::Expected<ValueDifference> compareSloped(const runtime::GemmDesc &desc, const ProductValues &values) {
   runtime::GemmDesc plain = desc;
   plain.geluGradient = false;

@@ -1,5 +1,5 @@
 // 1. Compile, and remember the element types that the plan does not have: of kernels' results and of structured ops'.
-// 2. Let the arena be a state, which this file owns, so that it can be looked at; products' scratch stays an arena.
+// 2. Let the arena be a state, which this file owns, so that it can be looked at; matmuls' scratch stays an arena.
 // 3. Run one instruction at a time. Before it, see which of its operands hold what is not finite; after it, look at its
 //    results.
 // 4. From the first output that is not finite go back: to the operand that was not, until all of them were.

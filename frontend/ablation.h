@@ -34,7 +34,7 @@ struct MiddleHalf {
 };
 
 struct AblationRow {
-  std::string option; ///< that is off; empty: none, the step beside itself
+  std::string option; ///< the switch that is off; empty in the first row, the step beside itself
   StepSize size = {};
   bool changesNothing = false;                ///< the step is the same without the switch, so it was not timed
   std::string missing = {};                   ///< why there is no such form of the step; empty: there is

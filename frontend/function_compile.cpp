@@ -33,7 +33,7 @@ namespace tcc {
 /// In an artefact's metadata: the digest of the graph that it was compiled from.
 static const std::string graphKey = "graph";
 
-/// A recorded function, its loss scaled where products are of f16.
+/// A recorded function, its loss scaled where matmuls are of f16.
 mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record, std::span<const std::string> outputs,
                                                          bool showsReads) const {
   mlir::OwningOpRef<mlir::ModuleOp> made = buildModule(record, name, outputs, threadContext(), showsReads);

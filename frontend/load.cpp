@@ -1,3 +1,5 @@
+// A loaded step is an executable and the states that it works on: the program's own ones where it gives them by name,
+// new ones otherwise.
 #include "frontend/load.h"
 #include "frontend/run_step.h"
 #include "frontend/state_files.h"

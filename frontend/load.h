@@ -30,8 +30,8 @@ public:
   LoadedStep &operator=(LoadedStep &&) noexcept;
   ~LoadedStep();
 
-  /// One step: states are updated in place, the results are new Arrays. Throws Error for arguments of other shapes or
-  /// types than inputs() has, and where running fails.
+  /// Runs one step. States are updated in place, and the results are new Arrays. Throws Error for arguments of other
+  /// shapes or types than inputs() has, and if the step fails.
   std::vector<Array> call(std::span<const Array> arguments);
   template <std::convertible_to<Array>... Arrays>
   std::vector<Array> operator()(const Arrays &...arguments) {
@@ -41,13 +41,13 @@ public:
   const std::vector<runtime::TensorSpec> &inputs() const;
   const std::vector<runtime::TensorSpec> &outputs() const;
   const std::vector<State> &states() const;
-  /// Throws Error where the step has none of this name.
+  /// The state of this name. Throws Error if the step has none.
   State state(const std::string &name) const;
-  /// saveStates() and loadStates() of states().
+  /// Call saveStates() and loadStates() with states().
   void save(const std::string &path) const;
   void load(const std::string &path, Others others = Others::refused);
 
-  /// Bytes that a step needs by its plan: states, inputs, outputs and all between.
+  /// The bytes that the plan gives to states, inputs, outputs and all values between them.
   int64_t plannedBytes() const;
   runtime::Executable &executable() const;
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char *levels[] = {"error", "warning", "note", "note"}; // by Severity; SARIF has no remarks
 
-/// Of the first `bytes` bytes, how many code points.
+/// How many code points the first `bytes` bytes of the line are.
 size_t codePoints(StringRef line, size_t bytes) {
   return static_cast<size_t>(
       llvm::count_if(line.take_front(bytes), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));

@@ -69,7 +69,7 @@ Bounds ofSelect(const Bounds &condition, const Bounds &onTrue, const Bounds &onF
   return NumberRange{std::min(onTrue->low, onFalse->low), std::max(onTrue->high, onFalse->high)};
 }
 
-/// Of a dividend's rest: as long as the quotient is the same for all, the rest grows with the dividend.
+/// The bounds of a division's rest: as long as all dividends have the same quotient, the rest grows with the dividend.
 Bounds ofRest(const ScalarStep &step, const NumberRange &a, const NumberRange &b) {
   if (!b.isOne() || b.low < 1 || a.low < 0)
     return std::nullopt;

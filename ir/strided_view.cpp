@@ -1,4 +1,4 @@
-// Strided views of values, and the form of a product's operands.
+// Strided views of values, and the form of a matmul's operands.
 #include "ir/dialect.h"
 #include "ir/tensor_bytes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

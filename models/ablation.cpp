@@ -12,7 +12,7 @@ namespace tcc::models {
 
 namespace {
 
-/// The run with one option after the others.
+/// The user's run with one more option after all others.
 class TrainedStep : public AblatedStep {
 public:
   TrainedStep(const std::string &option, const std::vector<std::string> &arguments)
@@ -38,19 +38,17 @@ private:
   Rung rung;
   const std::vector<std::string> &arguments;
   std::string plan;
-  bool prefetches = true; // which no plan shows
+  bool prefetches = true; // whether batches are read ahead; plans do not say it
   RungResult last;
 };
 
-/// What the least time of a step goes to.
+/// The least time that the step can take on this machine, and what it goes to.
 runtime::StepBound boundOf(const std::vector<std::string> &arguments, const RunDevice &device) {
   TrainOptions options =
       withoutData(optionsOf({.name = "everything on", .options = {}, .missing = {}, .script = {}}, arguments));
   findStartFolders(options);
   chooseProducts(options, device);
-  std::optional<ModelFolder> folder;
-  if (!options.initFolder.empty())
-    folder.emplace(options.initFolder);
+  const std::optional<ModelFolder> folder = openModelFolder(options);
   Estimator estimator(options, device, folder);
   return runtime::leastBound(estimator.plan(options.batch), estimator.limits);
 }

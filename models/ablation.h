@@ -1,4 +1,4 @@
-// --ablate: trains with every switch on, and with one switch off at a time (frontend/ablation.h).
+// --ablate: trains with every switch on, and with one switch off at a time (frontend/ablation.h does the rounds).
 #pragma once
 #include "models/rung.h"
 

@@ -58,7 +58,7 @@ std::string readable(double value) {
   return fmt::format("{:.{}f}", value, decimals);
 }
 
-/// The least time of a step; nothing where no limit of the machine is known, or one of its products has no rate.
+/// The least time of a step; nothing where no limit of the machine is known, or one of its matmuls has no rate.
 std::optional<double> leastSeconds(const StepFigures &step) {
   const double seconds = step.productSeconds + step.kernelSeconds;
   return step.hasUnknownProducts || seconds <= 0 ? std::nullopt : std::optional(seconds);
@@ -239,9 +239,7 @@ void estimate(const TrainOptions &given, std::FILE *output) {
   if (!options.quiet)
     fmt::print(stderr, "{}\n", device.note);
   chooseProducts(options, device);
-  std::optional<ModelFolder> folder;
-  if (!options.initFolder.empty())
-    folder.emplace(options.initFolder);
+  const std::optional<ModelFolder> folder = openModelFolder(options);
   if (!options.clusterFile.empty())
     return reportCluster(options, device, folder, output);
   const int64_t limit = options.estimateMemory > 0 ? int64_t(options.estimateMemory)

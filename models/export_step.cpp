@@ -45,9 +45,7 @@ void exportStep(const TrainOptions &given) {
   findStartFolders(options);
   const RunDevice device = chooseDevice(options.device, options.tuning);
   chooseProducts(options, device);
-  std::optional<ModelFolder> folder;
-  if (!options.initFolder.empty())
-    folder.emplace(options.initFolder);
+  const std::optional<ModelFolder> folder = openModelFolder(options);
   const ModelConfig config = trainedConfig(options, folder);
   const std::optional<AdapterFolder> adapter = openAdapter(options, config);
   Model model(config, trainedAdapter(options, config, adapter), options.parameters);

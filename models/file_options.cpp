@@ -183,7 +183,7 @@ std::string placeOfNamed(const std::string &message, const std::vector<FileArgum
 std::string nearestOption(const CLI::App &app, std::string_view flag) {
   flag = flag.substr(0, flag.find('='));
   std::string best;
-  // Of a short name another one of few letters is no misspelling.
+  // Names that are this short differ by few letters without being misspelt.
   int bestDistance = std::min(3, int(withoutDashes(flag).size()));
   const auto consider = [&](const std::string &name) {
     if (int distance = editDistance(flag, "--" + name); distance < bestDistance) {

@@ -10,7 +10,7 @@ Tensor normed(const Model &model, const Tensor &x, const std::string &name, doub
   return nn::norm(x, {model.at(name + ".weight"), model.at(name + ".bias")}, eps);
 }
 
-/// Of the attention `name`: one matmul, or three.
+/// Queries, keys and values of the attention `name`, by one matmul or by three.
 std::vector<Tensor> queriesKeysValues(const Model &model, const Tensor &x, const std::string &name) {
   if (model.has(name + "c_attn.weight"))
     return split(model.conv1d(x, name + "c_attn"), 2, 3);

@@ -112,7 +112,7 @@ private:
     finishTag(end, kind == '%');
   }
 
-  /// Goes behind the tag that closes at `end`.
+  /// Goes to the place after the tag that closes at `end`.
   void finishTag(size_t end, bool isBlock) {
     const char mark = text[end - 1];
     countLines(at < end ? text.substr(at, end - at) : std::string_view());

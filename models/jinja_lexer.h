@@ -1,4 +1,4 @@
-// A Jinja template's text in pieces: what is written as it stands, and tags as tokens.
+// Cuts a Jinja template into pieces: text that is written as it stands, and tags as tokens.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,12 +18,12 @@ struct Piece {
   enum class Kind : uint8_t { text, print, statement };
   Kind kind = Kind::text;
   int line = 1;
-  std::string text;          // of Kind::text
-  std::vector<Token> tokens; // of the others, with an end
+  std::string text;          // what Kind::text writes
+  std::vector<Token> tokens; // what the other kinds hold, with an end token
 };
 
-/// The pieces of a template, in order, without comments. The line's end after a block goes, blanks between a line's
-/// start and a block go, and `-` at a tag's border takes all blanks there. Throws Error: "line N: why".
+/// The pieces of a template, in order, without comments. The line's end after a block is removed, and so are the blanks
+/// between a line's start and a block; `-` at a tag's border removes all blanks there. Throws Error: "line N: why".
 std::vector<Piece> piecesOf(std::string_view text);
 
 /// Throws Error: "line N: why".

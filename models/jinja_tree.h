@@ -250,7 +250,7 @@ struct If : Statement {
         return runAll(body, scope, rendering);
     return Leaves::no;
   }
-  std::vector<std::pair<ExpressionPtr, Statements>> branches; // that without a condition is `else`
+  std::vector<std::pair<ExpressionPtr, Statements>> branches; // a branch without a condition is `else`
 };
 
 struct For : Statement {

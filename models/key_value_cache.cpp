@@ -64,7 +64,7 @@ Tensor CachedText::attention(const Model &model, const Tensor &q, const Tensor &
   assign(values, newValues);
   if (!place.defined())
     return causalAttention(model, q, k, v);
-  // The query heads that share a key head are rows of one product, since each has one query: no key is read twice.
+  // The query heads that share a key head are rows of one matmul, since each has one query: no key is read twice.
   const Tensor queries = reshape(q, {1, k.dim(1), q.dim(1) / k.dim(1), q.dim(3)});
   const auto read = [&](const Tensor &kept) { return headsOf(cast(slice(kept, 0, 0, rows), q.dtype())); };
   const Tensor seen = iota(1, {1, rows}) <= reshape(place, {1, 1});

@@ -49,7 +49,7 @@ void printRow(std::FILE *output, const RungResult &now, const RungResult *before
 
 std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipliesBf16Faster) {
   std::vector<Rung> rungs;
-  std::vector<std::string> types; // of products and parameters
+  std::vector<std::string> types; // the options for the types of matmuls and parameters
   const auto add = [&](Rung rung) { rungs.push_back(std::move(rung)); };
   add({.name = "one kernel an op",
        .options = {"-O0", "--dtype=f32", "--mask=stored", "--no-prefetch"},
@@ -60,10 +60,10 @@ std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipli
        .lossTolerance = 1e-5,
        .missing = {},
        .script = "1.000"});
-  add({.name = "fast products",
+  add({.name = "fast matmuls",
        .options = {},
-       .missing = isGpu ? "f32 products are rounded as f32 on every rung, never to TF32"
-                        : "products are by the processor's vectors on every rung",
+       .missing = isGpu ? "f32 matmuls are rounded as f32 on every rung, never to TF32"
+                        : "matmuls use the processor's vectors on every rung",
        .script = "2.207 (TF32)"});
   add({.name = "fused optimizer",
        .options = {"-O0", "-ffuse-optimizer", "--dtype=f32", "--no-prefetch"},
@@ -79,7 +79,7 @@ std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipli
        .lossTolerance = 1e-4,
        .missing = {},
        .script = {}});
-  Rung narrow{.name = "16-bit products",
+  Rung narrow{.name = "16-bit matmuls",
               .options = {"-O0", "-ffuse-optimizer", "-fsimplify", "--dtype=bf16"},
               .lossTolerance = 0.02,
               .missing = {},

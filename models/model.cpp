@@ -181,7 +181,7 @@ Tensor modelLogits(const Model &model, const Tensor &tokens) {
 
 namespace {
 
-/// The logits of row `last` of `hidden` [1, T, width]. The row is chosen before the head: a product with one row
+/// The logits of row `last` of `hidden` [1, T, width]. The row is chosen before the head: a matmul with one row
 /// instead of T.
 Tensor headOfRow(const Model &model, const Tensor &hidden, const Tensor &last) {
   return modelHead(model, gather(reshape(hidden, {hidden.dim(1), hidden.dim(2)}), last));
@@ -229,8 +229,9 @@ Tensor countedTargets(const Tensor &targets) {
   return sum(cast(targets >= 0, DType::f32));
 }
 
-/// Of `accumulate` batches, one after the other; each one's loss counts `share`, or, without one, as much as its
-/// targets are of all that count. `dropout.first` is the number of their first row.
+/// Loss and gradients of `accumulate` batches, which are computed one after the other. Each batch's loss has the weight
+/// `share`, or, without one, the batch's part of all targets that count. `dropout.first` is the number of their first
+/// row.
 LossAndGradients sumOfBatches(const Model &wide, std::span<const Tensor> trained, const Tensor &tokens,
                               const Tensor &targets, int64_t accumulate, std::optional<double> share,
                               const TrainingDropout &dropout) {
@@ -260,7 +261,7 @@ LossAndGradients sumOfBatches(const Model &wide, std::span<const Tensor> trained
   return sum;
 }
 
-/// Of all lanes, whose batches are the parts of tokens and targets.
+/// Loss and gradients of all lanes, among which tokens and targets are divided.
 LossAndGradients sumOfLanes(const Model &wide, std::span<const Tensor> trained, const Tensor &tokens,
                             const Tensor &targets, int64_t accumulate, int64_t count, const TrainingDropout &dropout) {
   const int64_t rows = tokens.dim(0) / count;

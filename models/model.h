@@ -159,7 +159,7 @@ Tensor causalAttention(const Model &model, const Tensor &q, const Tensor &k, con
 /// frequencies[i]. Made once for a forward pass, applied to queries and keys [B, heads, T, size].
 class Rotary {
 public:
-  /// Of `length` tokens from position 0 on, or of the pass's only one.
+  /// For `length` tokens from position 0 on, or for the one token that the pass has.
   Rotary(const std::vector<double> &frequencies, int64_t length, const ForwardPass &pass);
   Tensor operator()(const Tensor &x) const;
 

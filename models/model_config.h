@@ -72,7 +72,7 @@ void writeConfig(const std::string &path, const ModelConfig &config);
 
 /// Number of trained values, N.
 int64_t parameterCount(const ModelConfig &config);
-/// What training on a token of a sequence of `length` computes in products and attention: 6N + 6 · layers · width of
+/// What training on a token of a sequence of `length` computes in matmuls and attention: 6N + 6 · layers · width of
 /// the heads · length, the pairs that causal attention sees.
 double trainingFlopsPerToken(const ModelConfig &config, int64_t length);
 

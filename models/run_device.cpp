@@ -16,7 +16,7 @@ namespace tcc::models {
 
 namespace {
 
-/// Where products' algorithms are remembered; empty where there is no place for it, and the first one is taken.
+/// Where matmuls' algorithms are remembered; empty where there is no place for it, and the first one is taken.
 std::string tuningFile() {
   namespace fs = std::filesystem;
   const std::string folder = cacheFolder("products");

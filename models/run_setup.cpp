@@ -43,6 +43,10 @@ ModelConfig fittingConfig(const TrainOptions &options, const std::optional<Model
   return config;
 }
 
+std::optional<ModelFolder> openModelFolder(const TrainOptions &options) {
+  return options.initFolder.empty() ? std::nullopt : std::optional<ModelFolder>(std::in_place, options.initFolder);
+}
+
 std::optional<AdapterFolder> openAdapter(const TrainOptions &options, const ModelConfig &config) {
   if (options.adapterFolder.empty())
     return std::nullopt;

@@ -28,6 +28,8 @@ ModelConfig trainedConfig(const TrainOptions &options, const std::optional<Model
 /// The same, checked against the machine's memory too.
 ModelConfig fittingConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder);
 
+/// The folder of --init, or nothing.
+std::optional<ModelFolder> openModelFolder(const TrainOptions &options);
 /// The adapter of --adapter, or nothing.
 std::optional<AdapterFolder> openAdapter(const TrainOptions &options, const ModelConfig &config);
 /// The adapter that is trained: that of --adapter, checked against --lora, or a new one on every layer; or nothing.

@@ -70,9 +70,7 @@ std::string planOf(const Rung &rung, const std::vector<std::string> &arguments) 
   findStartFolders(options);
   const RunDevice device = chooseDevice(options.device, options.tuning);
   chooseProducts(options, device);
-  std::optional<ModelFolder> folder;
-  if (!options.initFolder.empty())
-    folder.emplace(options.initFolder);
+  const std::optional<ModelFolder> folder = openModelFolder(options);
   Estimator estimator(options, device, folder);
   const std::string text = planToJson(estimator.plan(options.batch));
   return checksumOf(std::as_bytes(std::span(text)));

@@ -1,4 +1,5 @@
-// Rungs: short runs of one training with different options, which are compared with each other (ladder.h, ablation.h).
+// A rung is a short training run with some options switched on. --ladder (ladder.h) adds one option after the other and
+// --ablate (ablation.h) leaves one out; both compare the rungs with each other.
 #pragma once
 #include "models/options.h"
 
@@ -8,41 +9,42 @@
 
 namespace tcc::models {
 
-/// A run with some options.
+/// What is trained, and what the comparison with another rung may show.
 struct Rung {
   std::string name;
-  std::vector<std::string> options; ///< as a command line has them; all that differ from a plain run
-  /// By what share its last loss may differ from the one that it is compared with; nothing where it trains on other
-  /// batches.
+  std::vector<std::string> options; ///< what is added to the user's command line
+  /// By what share its last loss may differ from that of the rung it is compared with. There is no value where it
+  /// trains on other batches, so that losses cannot be compared.
   std::optional<double> lossTolerance = 0;
-  bool mayChangeNothing = false; ///< whether the plan may be the same as before; if not, that is an error
-  std::string missing;           ///< why the rung cannot be had here; empty: it can
-  std::string script;            ///< what it brought the PyTorch script that the ladder is measured beside; or empty
+  bool mayChangeNothing = false; ///< whether the plan may equal the one before; if it may not, that is an error
+  std::string missing;           ///< why this machine cannot train it; empty: it can
+  /// How many times faster the same change makes a published PyTorch script with the same ladder; empty if not known.
+  std::string script;
 };
 
 struct RungResult {
   Rung rung;
-  std::string plan; ///< planOf(), where it was asked for
+  std::string plan; ///< what planOf() gives; empty in an ablation
   int64_t kernels = 0, matmuls = 0, plannedBytes = 0, countedBytes = 0;
   double stepMs = 0;          ///< of the median step, the better of two runs
-  double tokensPerSecond = 0; ///< … the same
-  double spread = 0;          ///< by what share the other run was slower
+  double tokensPerSecond = 0; ///< in that step
+  double spread = 0;          ///< by what share the slower run's median step was longer
   double lastLoss = 0;
-  bool prefetches = true;             ///< which no plan shows
-  std::optional<double> machineShare; ///< of the machine's peak of products
+  bool prefetches = true;             ///< whether batches are read ahead; plans do not say it
+  std::optional<double> machineShare; ///< the share of the fastest matmuls that this machine was measured to do
 };
 
-/// Trains the rung `rounds` times, for the steps that the arguments say or 12. `arguments` is the
-/// whole command line. Throws Error where it cannot be trained.
+/// Trains the rung `rounds` times, each time for as many steps as `arguments` (the whole command line) says, or 12.
+/// Throws Error where it cannot be trained.
 RungResult measure(const Rung &rung, const std::vector<std::string> &arguments, int rounds);
 
 /// A checksum of the plan of the rung's step.
 std::string planOf(const Rung &rung, const std::vector<std::string> &arguments);
 
-/// The options of the rung's runs.
+/// The options of `arguments` with those of the rung.
 TrainOptions optionsOf(const Rung &rung, const std::vector<std::string> &arguments);
 
-/// What `result` is in a line of JSON.
+/// The result as one line of JSON.
 std::string jsonOf(const RungResult &result);
 
 /// Writes a text to a file, whole or not at all, or to stdout where the path is "-".

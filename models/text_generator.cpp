@@ -88,7 +88,7 @@ Function &TextGenerator::nextWith(int64_t rows) {
   return next.emplace(rows, std::move(made)).first->second;
 }
 
-/// Of the text's last token, whose earlier ones the cache has unless it is the prompt.
+/// The logits after the text's last token. The cache has the earlier tokens, unless the text is the prompt.
 Array TextGenerator::logitsAfter(std::span<const int32_t> text, bool isPrompt) {
   const auto length = int64_t(text.size());
   const bool fits = cache && length <= sequence;

@@ -82,7 +82,7 @@ FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<s
   return chosen;
 }
 
-/// Of the training step.
+/// The options of the training step's function.
 FunctionOptions Trainer::stepFunction() {
   FunctionOptions chosen = function(stepInputNames(dropout), {"loss", "norm"});
   chosen.ranks = ranks.handle();
@@ -295,9 +295,7 @@ int train(const TrainOptions &given, std::FILE *output, std::shared_ptr<runtime:
   if (ranks.isFirst())
     ranks.share(&isFirstDone, sizeof isFirstDone);
   reading.reset();
-  std::optional<ModelFolder> folder;
-  if (!options.initFolder.empty())
-    folder.emplace(options.initFolder);
+  std::optional<ModelFolder> folder = openModelFolder(options);
   RunDevice device = chooseDevice(options.device, options.tuning);
   chooseProducts(used, device, ranks.isFirst());
   ranks.share(&used.products, sizeof used.products); // what a machine gains is measured, on each anew

@@ -95,7 +95,7 @@ private:
   PrefetchedBatches prefetched{batches, timeLine};
   RunState state;
   double elapsed = 0; // seconds in steps since the run's first one, by the first rank's clock
-  int stopSignal = 0; // that a rank was sent, agreed on
+  int stopSignal = 0; // the signal that a rank was sent, on which the ranks have agreed
   std::optional<RunCheckpoints> checkpoints;
   std::vector<std::string> notes; // said once there is a log
   TrainLog log;
@@ -111,12 +111,12 @@ private:
   std::optional<StopRequest> stop; // while the loop runs
 
   RunPictures pictures;
-  std::optional<StartedStep> started; // of a device that works beside the host: not logged yet
+  std::optional<StartedStep> started; // a step that runs on a device beside the host, and is not logged yet
   Clock::time_point lastFinished;
   StepTimes times;
   RunSummary summary;
   StepProfile profile{timeLine, !options.reportFolder.empty()};
-  int64_t waitedNs = 0; // of all steps, for their batches
+  int64_t waitedNs = 0; // how long all steps have waited for their batches
   double peakFlops = 0;
   bool saidAboveLimit = false;
   double flopsPerToken = trainingFlopsPerToken(config, sequence);

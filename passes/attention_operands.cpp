@@ -46,7 +46,7 @@ SmallVector<int64_t> swapOfLastDims(int64_t rank) {
   return permutation;
 }
 
-/// How the batch dims of the products are B and H. One dim is split where the queries were merged from two, so that
+/// How the batch dims of the matmuls are B and H. One dim is split where the queries were merged from two, so that
 /// operands stay views of what they were merged from.
 std::pair<int64_t, int64_t> batchAndHeads(const AttentionPattern &pattern) {
   Value q = queriesOf(pattern).value;

@@ -1,9 +1,9 @@
-// autocast: products and attention take their operands in 16 bits and add up in f32.
+// autocast: matmuls and attention take their operands in 16 bits and add up in f32.
 //   1. the f32 operands of each such op (NarrowableOpInterface) are cast below their views, once a value, so that what
 //      is stored is 16-bit and every op that reads the value, forward and backward, reads the same one;
-//   2. results that follow their operands' type (attention's) are widened for those that read f32; a product keeps its
+//   2. results that follow their operands' type (attention's) are widened for those that read f32; a matmul keeps its
 //      f32 result;
-//   3. a product whose every user casts its result again is rounded on its way out instead.
+//   3. a matmul whose every user casts its result again is rounded on its way out instead.
 // Everything else stays as it is: sums, norms, softmax, losses, parameters and their updates are f32. Casts are
 // ordinary ops, and fusion puts them into the kernels that make the values. Ops that are written with other types are
 // left alone.

@@ -1,5 +1,5 @@
-// decompose: replaces each composite op by its definition in terms of primitives, until none is left. Products that add
-// something become products and additions: passes up to fuse-epilogues know no others.
+// decompose: replaces each composite op by its definition in terms of primitives, until none is left. Matmuls that add
+// something become matmuls and additions: passes up to fuse-epilogues know no others.
 // The composite's location is kept by all that replaces it, with its name: the user's, or else the op's own, since a
 // `mul` of a gelu is the gelu to people. Nothing else changes. A result stays a value of its own,
 // also where the definition gives an operand back: autodiff tells the gradients of the two apart.

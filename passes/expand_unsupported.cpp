@@ -1,7 +1,7 @@
 // expand-unsupported: writes ops for which the target has no kernel of its own in terms of other primitives.
 //   1. ops that can be expanded (attention, custom ops with a body), where TargetQueries::hasKernel says no; inner ones
 //      first, since a custom op may stand in the body of another;
-//   2. products of f16 on a target that has none: of the same values in f32, and rounded afterwards.
+//   2. matmuls of f16 on a target that has none: of the same values in f32, and rounded afterwards.
 // What an op becomes keeps its location and name.
 #include "ir/emit.h"
 #include "ir/names.h"

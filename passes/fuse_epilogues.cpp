@@ -13,7 +13,7 @@
 //   4. the matmul moves after what it adds.
 // A sum is rounded once, where product and sum were before: bits change where the product had 16 bits, as its sum has;
 // an f32 bias of a target that takes the result's type alone is rounded to it first. In f32 the order of the additions
-// is the library's. Never: a product with other readers, empty ones, one whose rounding would be lost.
+// is the library's. Never: a matmul with other readers, empty ones, one whose rounding would be lost.
 #include "ir/emit.h"
 #include "ir/names.h"
 #include "ir/tensor_bytes.h"
@@ -47,7 +47,7 @@ Value repeatedRow(Value value, int64_t columns) {
   return isRow ? repeated.getX() : Value();
 }
 
-/// The product that the value is the only reader's operand of, perhaps with a row added; null if there is none.
+/// The matmul that the value is the only reader's operand of, perhaps with a row added; null if there is none.
 MatmulOp productOf(Value value) {
   while (value.hasOneUse()) {
     Operation *op = value.getDefiningOp();
@@ -69,7 +69,7 @@ MatmulOp productOf(Value value) {
   return {};
 }
 
-/// A product and what is added to it.
+/// A matmul and what is added to it.
 struct Epilogue {
   MatmulOp product;
   OpOperand *row = nullptr, *tensor = nullptr; // what the sum reads of its bias and its addend
@@ -112,7 +112,7 @@ private:
   Block &block;
   const PipelineOptions &options;
   const EpilogueModel &model;
-  llvm::DenseMap<Operation *, const Epilogue *> epilogueOf; // by product
+  llvm::DenseMap<Operation *, const Epilogue *> epilogueOf; // by matmul
   llvm::DenseSet<Value> inMemory;                           // whatever kernels store
   // The longest chain of structured ops and one-element values from which a value is computed.
   llvm::DenseMap<Value, int> waits;
@@ -208,7 +208,7 @@ private:
     return later && readers > 1;
   }
 
-  /// Whether the sum is in memory anyway, or will be: it is what a later product takes as its addend.
+  /// Whether the sum is in memory anyway, or will be: it is what a later matmul takes as its addend.
   bool isKept(const Epilogue &found, int depth = 0) const {
     constexpr int mostSums = 64;
     bool isStored =
@@ -236,7 +236,7 @@ private:
     }
   }
 
-  /// What is expected and not there; empty where the product takes all that is added.
+  /// What is expected and not there; empty where the matmul takes all that is added.
   std::string objection(const Epilogue &found, int64_t &saved) const {
     Type own = tensorType(found.product->getResult(0)).getElementType();
     saved = 2 * found.bytes(own);

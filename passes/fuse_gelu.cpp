@@ -1,10 +1,10 @@
-// fuse-gelu: a product whose result nothing reads but the gradient of a GELU multiplies its sums by GELU's slopes.
-//   1. found are gelu_gradients of products of 16 bits that are stored in 16 bits;
-//   2. what GELU was taken of is stored in 16 bits, and forward and backward both read that: a product's result is so
+// fuse-gelu: a matmul whose result nothing reads but the gradient of a GELU multiplies its sums by GELU's slopes.
+//   1. gelu_gradients of matmuls of 16 bits that are stored in 16 bits are found;
+//   2. what GELU was taken of is stored in 16 bits, and forward and backward both read that: a matmul's result is so
 //      already, a sum with a bias becomes so;
-//   3. matmul_gelu_gradient takes the place of product and gradient, where the target has it.
+//   3. matmul_gelu_gradient takes the place of matmul and gradient, where the target has it.
 // It saves a kernel that reads two tensors and writes one, all as wide as the hidden layer. It runs on final types, and
-// before fusion, which would make the gradient a kernel; at every -O level, like the rounding that it does. The product
+// before fusion, which would make the gradient a kernel; at every -O level, like the rounding that it does. The matmul
 // is no longer rounded before it is multiplied.
 #include "ir/emit.h"
 #include "ir/tensor_bytes.h"

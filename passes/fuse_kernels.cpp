@@ -1,11 +1,11 @@
 // fuse-kernels: puts every computation into tcc.kernel regions.
-//   0. give each product that reads overlapping windows a copy of its own, so that none is kept from the forward to the
+//   0. give each matmul that reads overlapping windows a copy of its own, so that none is kept from the forward to the
 //      backward;
-//   1. find what must be in memory: operands of products and results of the function, below the views that those take
-//      strided;
+//   1. find what must be in memory: operands of matmuls and results of the function, without the views that matmuls
+//      and results can read by strides;
 //   2. decide what is recomputed: views, literals, coordinates, and elementwise values whose stored ancestors cost no
 //      more to read than the value itself. Such values belong to no group; whoever needs them computes them again.
-//      This is what keeps normalised rows, tanh and exp out of memory. Row statistics and products are never
+//      This is what keeps normalised rows, tanh and exp out of memory. Row statistics and matmuls are never
 //      recomputed;
 //   3. one group for each remaining op;
 //   4. repeatedly merge the producer and consumer, or the siblings over one operand, that save the most memory
@@ -73,7 +73,7 @@ void findReaders(Value value, SmallVector<Operation *> &views,
   }
 }
 
-/// Gives each product but the first one windows of its own where windows overlap: what is written for one product would
+/// Gives each matmul but the first one windows of its own where windows overlap: what is written for one matmul would
 /// lie in memory until the last one, many times as large as the tensor that it shows. Returns all that they read.
 llvm::DenseSet<Value> separateWindows(func::FuncOp function) {
   llvm::DenseSet<Value> all;
@@ -142,12 +142,12 @@ private:
   const TargetModel &target;
   Remarks *remarks;
   bool checks;
-  KnownKernels kernels;                                // those that have been tried
-  const llvm::DenseSet<Value> *narrow = nullptr;       // counted with 16 bits
+  KnownKernels kernels;                                // what analyzeKernel says of regions that were tried
+  const llvm::DenseSet<Value> *narrow = nullptr;       // values whose elements count as 16 bits
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
   llvm::DenseSet<Value> freeValues;
-  llvm::DenseSet<Value> windows; // that overlap, of products
+  llvm::DenseSet<Value> windows; // overlapping windows that matmuls read
   llvm::DenseSet<Value> updates; // those of updatesOf, if the level decides otherwise about them
 
   int64_t bytesOf(Value value) const {

@@ -1,5 +1,5 @@
 // What fuse-kernels tells the user: for each kernel the ops that it fuses and the memory traffic that this saves, for
-// each two that stayed apart the reason and what it costs, and what products keep in memory.
+// each two that stayed apart the reason and what it costs, and what matmuls keep in memory.
 #include "ir/names.h"
 #include "ir/tensor_bytes.h"
 #include "mlir/IR/Builders.h"

@@ -181,7 +181,7 @@ Value GrownDims::masked(Value longer, int64_t dim, int64_t size, double fill) {
   return emit.select(isInside, longer, emit.constant(fill, type));
 }
 
-/// Without recursion: chains between products can be as long as the function.
+/// Without recursion: chains between matmuls can be as long as the function.
 Value GrownDims::grow(Value value, int64_t dim) {
   SmallVector<ValueDim> work{{value, dim}}, cone;
   llvm::DenseSet<ValueDim> seen;
@@ -220,7 +220,7 @@ Value GrownDims::growOne(ValueDim at) {
 }
 
 /// A computation on a grown value joins it, or it would be a kernel over another space; so does a scatter-add to a
-/// product, which otherwise could not be done in place. Other readers of leading rows lose nothing.
+/// matmul, which otherwise could not be done in place. Other readers of leading rows lose nothing.
 void GrownDims::growReader(Operation *op) {
   if (op->getNumResults() != 1 || tensorType(op->getResult(0)).getRank() == 0)
     return;

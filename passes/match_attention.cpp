@@ -4,7 +4,7 @@
 //      is read op by op (attention_pattern.h); its mask is evaluated element by element (attention_mask.h);
 //   2. key heads that were repeated for groups are read below the repetition, and factors of queries and keys join the
 //      scale (attention_operands.h);
-//   3. flash_attention takes the place of the product with the values, if the target has kernels for it and for its
+//   3. flash_attention takes the place of the matmul with the values, if the target has kernels for it and for its
 //      gradient; -fmatch-attention takes it without, and expand-unsupported writes it out again;
 //   4. what nothing reads any more is removed.
 // It runs on primitives, so that a softmax by name is one more spelling, and before autodiff, so that the

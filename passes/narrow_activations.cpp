@@ -1,11 +1,11 @@
-// narrow-activations: what a kernel or a product stores for later products is stored in 16 bits.
-//   1. an activation is an f32 value of several elements from which a product, an attention or a scatter-add is
+// narrow-activations: what a kernel or a matmul stores for later matmuls is stored in 16 bits.
+//   1. an activation is an f32 value of several elements from which a matmul, an attention or a scatter-add is
 //      computed: found from those operands upwards, never through a value of one element (a norm, a loss, a scale).
 //      Gradients of weights lead to norm and update alone, so they stay f32;
 //   2. left out are values that the caller gets, sums and maxima and what is computed of those alone (means,
 //      deviations, log-sum-exps), and what is f32 by an op's definition;
-//   3. products of 16 bits that make activations round them on their way out;
-//   4. what a product reads rounded all others read so, too: it is stored once;
+//   3. matmuls of 16 bits that make activations round them on their way out;
+//   4. what a matmul reads rounded all others read so, too: it is stored once;
 //   5. fusion is asked what its kernels would store. An activation among that is rounded where it is made, and all read
 //      the rounded one: forward and backward see the same value. Again until nothing is added.
 // The casts are ordinary ops: recomputing, or other kernels than those that were foreseen, never rounds elsewhere, and
@@ -38,7 +38,7 @@ public:
       else // no library rounds it
         store(product.getResult());
     }
-    SmallVector<Value> rounded; // for a product
+    SmallVector<Value> rounded; // for a matmul
     for (CastOp cast : block.getOps<CastOp>())
       if (isCastTo(cast, narrow) && activations.erase(cast.getX()))
         rounded.push_back(cast.getX());

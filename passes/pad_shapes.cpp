@@ -24,7 +24,7 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-/// Where a product's rows, columns and contracted elements are: which dim of which value.
+/// Where a matmul's rows, columns and contracted elements are: which dim of which value.
 struct ProductDims {
   ValueDim mOfA, kOfA, kOfB, nOfB, mOfResult, nOfResult;
 
@@ -43,7 +43,7 @@ int64_t sizeOf(ValueDim at) {
   return tensorType(at.first).getDimSize(at.second);
 }
 
-/// The product's dims that are the last of an operand or of the result.
+/// The matmul's dims that are the last of an operand or of the result.
 SmallVector<ValueDim, 3> pitches(MatmulOp op) {
   ProductDims dims(op);
   SmallVector<ValueDim, 3> list{dims.nOfResult};
@@ -143,7 +143,7 @@ private:
     }
   }
 
-  /// The share of its time that the product gains from pitches that are multiples.
+  /// The share of its time that the matmul gains from pitches that are multiples.
   double gainOf(MatmulOp op) const {
     bool isNarrow = tensorType(op.getA()).getElementTypeBitWidth() <= 16;
     const PaddingModel::Gain &gain = isNarrow ? model.narrow : model.wide;

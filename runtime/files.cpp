@@ -32,7 +32,7 @@ std::string nameOf(const std::string &path) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
-/// `path` behind links, the last one of which may lead nowhere yet.
+/// The path to which `path` leads through links. The last link may lead to a file that does not exist yet.
 std::string behindLinks(std::string path) {
   for (int links = 0; links < mostLinks; ++links) {
     char target[PATH_MAX];

@@ -1,4 +1,4 @@
-// Products by tiles where the CPU has them for such operands, else by panels: checks and the choice.
+// Matmuls by tiles where the CPU has them for such operands, else by panels: checks and the choice.
 #include "runtime/gemm.h"
 #include "runtime/cpu.h"
 #include "runtime/panels/product.h"
@@ -11,7 +11,7 @@ namespace {
 struct Choice {
   bool swapped = false; // C's transpose is computed, as B^T A^T
   std::optional<tiles::Product> tiles;
-  std::optional<panels::Product> panels; // neither for a product of no terms or no elements
+  std::optional<panels::Product> panels; // neither for a matmul of no terms or no elements
   int64_t scratch = 0;
 };
 

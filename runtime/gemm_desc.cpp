@@ -1,4 +1,4 @@
-// What a product touches and whether it makes sense.
+// What a matmul touches and whether it makes sense.
 #include "runtime/gemm.h"
 #include "runtime/plan.h"
 #include <algorithm>

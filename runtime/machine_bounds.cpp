@@ -1,4 +1,5 @@
-// What limits allow: apart from their measuring, which needs the CPU's products.
+// The least time that work can take within a machine's limits. This is a file of its own because measuring the limits
+// needs the CPU's matmuls, and this does not.
 #include "runtime/machine_limits.h"
 #include <algorithm>
 

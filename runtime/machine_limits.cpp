@@ -1,5 +1,5 @@
-// Measuring: the best of repeated products, and of passes over memory. Remembering: a JSON file a number of threads,
-// which counts only for the processor and the instructions of products that it names.
+// Measuring: the best of repeated matmuls, and of passes over memory. Remembering: a JSON file a number of threads,
+// which counts only for the processor and the instructions of matmuls that it names.
 #include "runtime/machine_limits.h"
 #include "runtime/cpu.h"
 #include "runtime/files.h"
@@ -59,7 +59,7 @@ void fillRandom(TensorStorage &matrix, DType dtype, uint32_t state) {
     std::ranges::generate(matrix.as<uint16_t>(), [&] { return floatToBf16(next()); });
 }
 
-constexpr int64_t size = 1024; // of the products that are measured
+constexpr int64_t size = 1024; // of the matmuls that are measured
 
 GemmDesc measuredProduct(DType dtype) {
   const MatrixLayout rowMajor{.dtype = dtype, .rowStride = size};
@@ -69,7 +69,7 @@ GemmDesc measuredProduct(DType dtype) {
   return desc;
 }
 
-/// Operations a second of 1024 x 1024 x 1024 products; 0 where they cannot be made.
+/// Operations a second of 1024 x 1024 x 1024 matmuls; 0 where they cannot be made.
 double measureProduct(DType dtype, double seconds) {
   const GemmDesc desc = measuredProduct(dtype);
   auto product = Gemm::create(desc, threadCount());
@@ -173,7 +173,7 @@ std::string remember(const MachineLimits &limits) {
   return writeFileAtomically(path, writeJson(json) + "\n") ? std::string() : path;
 }
 
-/// Of this process, so that a read-only home costs one measurement.
+/// What this process has measured or read, so that it measures only once where no file can be written.
 std::mutex limitsMutex;
 std::map<int, MachineLimits> known;
 

@@ -1,11 +1,14 @@
-// The forward function by AMX's tiles. A unit is a part of a head's blocks of queries; lanes are queries:
-//   1. the head's keys are packed, values transposed;
-//   2. for each block of queries, packed as columns, and each block of keys that one of them sees, 32 queries at a
-//   time:
-//      scores by tiles; if the largest has grown by more than a few powers of two, what was summed is scaled to it;
-//      probabilities as powers of two, rounded, as pairs of keys; their sum; the values that they weigh, by tiles;
-//   3. out is sums / total (times keepScale), the log-sum-exp of the base and the total.
-// A probability may thus be larger than 1, by as many powers of two: neither its rounding nor the sums suffer from it.
+// The forward function of attention with AMX's tiles. A unit of work is a part of a head's blocks of queries, and the
+// lanes of a vector are queries. For each unit:
+//   1. The head's keys are packed, and its values transposed.
+//   2. For each block of queries, which is packed as columns, and each block of keys that one of these queries sees, 32
+//      queries at a time: tiles compute the scores. If the largest score is more than a few powers of two above the
+//      base, it becomes the base, and what was summed so far is scaled to it. The probabilities, powers of two relative
+//      to the base, are rounded and stored as pairs of keys. They are summed, and tiles add the values that they weigh.
+//   3. `out` is the sum of values / the sum of probabilities (times keepScale). The log-sum-exp follows from the base
+//   and
+//      the sum of probabilities.
+// So a probability may be larger than 1, by a few powers of two: neither its rounding nor the sums suffer from it.
 #include "codegen/cpu/attention_amx_function.h"
 #include <numbers>
 
@@ -22,8 +25,8 @@ public:
       : AmxFunction(b, form, blocks, 3, 2) {}
 
 private:
-  Value keyRows, valueColumns; // of the head
-  Value base, total;           // places of a number for each query: what scores are relative to, of their sums
+  Value keyRows, valueColumns; // the head's packed keys and values
+  Value base, total;           // addresses of each query's base and of its sum of probabilities
 
   void runUnit(Value unit) override;
   void runQueries(AttentionBlock block);
@@ -120,7 +123,7 @@ SmallVector<Value> TiledForward::findTops(const AttentionBlock &block, Value gro
   });
 }
 
-/// The bases of the queries' sums for scores up to `tops`; what was summed is scaled where one has changed.
+/// Gives the bases of the queries for scores up to `tops`. Where a base has changed, scales what was summed.
 SmallVector<Value> TiledForward::rebase(Value group, ArrayRef<Value> tops) {
   SmallVector<Value> bases, keep;
   Value changes;
@@ -130,7 +133,7 @@ SmallVector<Value> TiledForward::rebase(Value group, ArrayRef<Value> tops) {
     Value grows = is(arith::CmpFPredicate::OGT, top, t.addF(before, t.floats(growth)));
     Value after = choose(grows, top, before);
     t.storeWords(after, address);
-    // of a query that has seen no key yet
+    // A query that has seen no key yet has no base.
     bases.push_back(choose(is(arith::CmpFPredicate::OEQ, after, none), t.floats(0), after));
     keep.push_back(amx.powerOfTwo(t.subF(before, bases[v])));
     Value hasSums = is(arith::CmpFPredicate::UNE, before, none);

@@ -60,8 +60,8 @@ void AttentionFunction::loadDropout() {
   firstBatch = word(1, Number::hasFirst, 0);
 }
 
-// Of 16 keys and 16 queries at a time, if one of the queries sees one of the keys: what else the table holds is read
-// for pairs that are hidden anyway.
+// Fills the table for 16 keys and 16 queries at a time, if one of the queries sees one of the keys. The rest of the
+// table is read only for pairs that the mask hides.
 void AttentionFunction::findKept(const AttentionBlock &block) {
   if (!dropout)
     return;

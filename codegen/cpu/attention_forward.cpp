@@ -1,11 +1,13 @@
-// The forward function. A unit is a block of queries of one head; lanes are queries, so that a row's maximum and sum
-// need no step across lanes:
-//   1. the queries are packed as columns; sums start at 0, the largest score at -inf;
-//   2. for each block of keys that one of them sees: scores, with the bias; the largest so far; what was summed is
-//      scaled to it; probabilities, rounded, in the scores' place; their sum; the values that they weigh are added;
-//      with dropout what it drops is 0 among those that weigh values, and stays in their sum;
-//   3. out is sums / total (times keepScale, which thus costs nothing), the log-sum-exp is the largest score + log
-//   total.
+// The forward function of attention. A unit of work is a block of queries of one head. The lanes of a vector are
+// queries, so that the maximum and the sum over a query's keys need no step across lanes. For each unit:
+//   1. The queries are packed as columns. The sums of weighed values and of probabilities begin at 0, the largest score
+//      at -inf.
+//   2. For each block of keys that a query of the block sees: the scores are computed, and the bias is added. Where a
+//      score is larger than all before it, what was summed so far is scaled to the new largest score. The
+//      probabilities, relative to it and rounded, take the scores' place, and they and the values that they weigh are
+//      added to the sums. Probabilities that dropout drops weigh no value, but they count in the sum of probabilities.
+//   3. `out` is the sum of values / the sum of probabilities. With dropout keepScale is the dividend instead of 1, so
+//      that it costs nothing. The log-sum-exp is the largest score + the logarithm of the sum of probabilities.
 #include "codegen/cpu/attention_function.h"
 
 using namespace mlir;
@@ -19,7 +21,7 @@ public:
       : AttentionFunction(b, form, blocks, 3, 2) {}
 
 private:
-  Value top, total; // places of a number for each query
+  Value top, total; // addresses of each query's largest score and of its sum of probabilities
 
   void runUnit(Value unit) override;
   void addKeys(const AttentionBlock &block);
@@ -66,7 +68,7 @@ void Forward::addKeys(const AttentionBlock &block) {
   addWeighted(block, place(blocks.valuePairs), place(blocks.scores), place(blocks.sums));
 }
 
-/// The largest scores of a few vectors; hidden ones become -inf.
+/// Raises `tops` to the largest scores of a few vectors of queries; scores that the mask hides become -inf.
 void Forward::findTop(const AttentionBlock &block, Value lane, MutableArrayRef<Value> tops) {
   auto scan = [&](bool masked) {
     SmallVector<SeenKeys> seen;
@@ -93,7 +95,8 @@ void Forward::findTop(const AttentionBlock &block, Value lane, MutableArrayRef<V
     tops[v] = branch.getResult(v);
 }
 
-/// Scores of a few vectors become probabilities relative to the largest; what was summed so far is scaled likewise.
+/// Turns the scores of a few vectors of queries into probabilities relative to the largest score so far, and scales
+/// what was summed before to that one.
 void Forward::weigh(const AttentionBlock &block, Value lane) {
   auto count = static_cast<size_t>(blocks.weighedVectors);
   SmallVector<Value> before, tops, shift, sums(count, t.floats(0));
@@ -101,7 +104,8 @@ void Forward::weigh(const AttentionBlock &block, Value lane) {
     before.push_back(t.loadWords(t.at(top, b.add(lane, static_cast<int64_t>(v) * blocks.lanes))));
   tops = before;
   findTop(block, lane, tops);
-  for (size_t v = 0; v < count; ++v) // of a query that has seen no key yet
+  // A query that has seen no key yet has -inf as its largest score, and -inf - -inf would be NaN: 0 takes its place.
+  for (size_t v = 0; v < count; ++v)
     shift.push_back(choose(is(arith::CmpFPredicate::OEQ, tops[v], -infinity), t.floats(0), tops[v]));
 
   sums = b.loop(b.i64(0), block.keyCount, blocks.perWord, sums, [&](Value key, ValueRange carried) {

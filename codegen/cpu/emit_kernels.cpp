@@ -199,7 +199,7 @@ void inParallel(size_t count, unsigned threads, llvm::function_ref<void(size_t, 
 
 } // namespace
 
-/// Of each group.
+/// The outputs for each group of kernels, made on several threads.
 static runtime::Expected<std::vector<std::string>> emitGroups(llvm::ArrayRef<KernelGroup> groups,
                                                               const EmitOptions &options, Artefact artefact) {
   std::vector<runtime::Expected<std::string>> outputs(groups.size(), std::string());

@@ -247,7 +247,8 @@ Value Arithmetic::log2Wide(Value x) {
   return mulAdd(mul(s, sum), literal(f64, 2 * log2e), create<arith::SIToFPOp>(f64, e));
 }
 
-/// In f64, so that an exponent of up to 128 keeps f32's digits behind its point. Special values as C's pow.
+/// The logarithm and its multiple are computed in f64, so that an exponent of up to 128 keeps f32's digits after the
+/// point. Special values are those of C's pow.
 Value Arithmetic::pow(Value x, Value y) {
   constexpr double infinity = std::numeric_limits<double>::infinity(), bias = 6755399441055744.0; // 1.5 · 2^52
   Value a = magnitude(x), isZero = compare(Predicate::OEQ, a, 0), isInfinite = compare(Predicate::OEQ, a, infinity);

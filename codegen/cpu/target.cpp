@@ -18,7 +18,7 @@ using namespace mlir;
 
 namespace tcc::cpu {
 
-/// By tiles products are so fast that what they read and write counts.
+/// Matmuls by tiles are so fast that the bytes that they read and write count.
 CpuTarget::CpuTarget(EmitOptions given, int threads) : options(std::move(given)), threads(threads) {
   if (auto machine = createMachine(options.target)) // the error of an unknown CPU is given by emit
     vectors = vectorTarget(**machine, options.target);
@@ -46,7 +46,7 @@ int64_t CpuTarget::scratchBytes(Operation *op) const {
   if (!product)
     return collectiveScratch(op);
   runtime::Expected<int64_t> bytes = runtime::scratchpadBytes(gemmDesc(product, data.views), threads);
-  return bytes ? *bytes : 0; // an impossible product is refused when the plan is loaded, with the library's reason
+  return bytes ? *bytes : 0; // an impossible matmul is refused when the plan is loaded, with the library's reason
 }
 
 /// The functions of attention are on disk too: they take longest, and any step may have them.
@@ -119,7 +119,7 @@ runtime::Error CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan,
   return lowerProduct(call, data, plan);
 }
 
-/// Products widen bf16 on a CPU without instructions for it, and f16 on all.
+/// Matmuls widen bf16 on a CPU without instructions for it, and f16 on all.
 tcc::Target::FastProducts CpuTarget::fastProducts() const {
   const runtime::Expected<std::string> features = usedFeatures(options.target, {"avx512bf16"});
   return {features && !features->empty(), false};

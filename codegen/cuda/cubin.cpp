@@ -15,7 +15,7 @@ using llvm::object::ELF64LEFile;
 namespace tcc::cuda {
 namespace {
 
-// Of the attributes; nvdisasm and ptxas call them EIFMT_SVAL, EIATTR_MIN_STACK_SIZE and EIATTR_REGCOUNT.
+// Numbers in attributes; nvdisasm and ptxas call them EIFMT_SVAL, EIATTR_MIN_STACK_SIZE and EIATTR_REGCOUNT.
 constexpr uint8_t hasBytes = 4, stackSize = 0x12, registerCount = 0x2f;
 
 /// An attribute's value of 8 bytes: a symbol, and a figure of it.

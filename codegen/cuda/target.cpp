@@ -197,7 +197,7 @@ TargetModel cudaModel() {
   model.narrowActivations = true;
   model.padding.wide = {};
   // Loads of 16 bytes need multiples of 8. Padding a vocabulary of 50257 is published as +13.7 % tokens/s on an A100,
-  // where the head's three products are a third of the flops.
+  // where the head's three matmuls are a third of the flops.
   model.padding.narrow = {.transposed = 0.3, .other = 0.3};
   model.epilogues = {.narrowBias = true, .inPlace = false, .addendPrice = 1}; // cuBLASLt's
   model.padding.flopsPerByte = 180; // an H200's measured 790 TFLOP/s over its 4.3 TB/s

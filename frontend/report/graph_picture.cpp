@@ -1,6 +1,6 @@
-// (1) A node for each input and each op that computes or moves something. (2) A node's group follows from its name: the
-// part of the step (forward, backward, update), then its scopes. (3) Groups that hold one box are dissolved. (4) Of
-// groups with one parent that have equal forms, the first stands for all.
+// Makes a picture of a function: (1) There is a node for each input and each op that computes or moves something. (2) A
+// node's group follows from its name: first the part of the step (forward, backward, update), then its scopes. (3) A
+// group that holds one box is dissolved. (4) If groups of one parent have equal forms, the first one stands for all.
 #include "frontend/report/graph_picture.h"
 #include "ir/dialect.h"
 #include "ir/names.h"

@@ -1,4 +1,4 @@
-// Activations: those that stay one op through fusion, so that a product's epilogue can be recognised by them, and those
+// Activations: those that stay one op through fusion, so that a matmul's epilogue can be recognised by them, and those
 // that are said in terms of other ops. All compute in f32.
 #include "ir/ops/activations.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

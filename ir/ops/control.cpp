@@ -329,7 +329,7 @@ SmallVector<Value> RepeatOp::gradient(Emit &b, ValueRange dResults) {
                   << ": take it inside of the body, or detach what the loop reads";
     return {};
   }
-  // Of values of their own: an operand may be computed from another, which is not this op's to follow.
+  // Copies of the operands: one operand may be computed from another, and the gradient of that step is not this op's.
   SmallVector<Value> operands = llvm::map_to_vector(getOperands(), [&](Value operand) {
     return isFloat(operand) ? b.create<CastOp>(operand.getType(), operand) : operand;
   });

@@ -1,4 +1,5 @@
-// The matrix product.
+// The op matmul: its rules, its gradient, the strides by which it reads its operands, and its form without bias and
+// addend.
 #include "ir/emit.h"
 #include "ir/ops/shapes.h"
 
@@ -80,7 +81,7 @@ SmallVector<Value> MatmulOp::gradient(Emit &e, ValueRange dResults) {
   bool ta = getTransposeA(), tb = getTransposeB();
   Type element = tensorType(a).getElementType();
   Value dy = e.cast(dResults[0], element);
-  // One matrix b under a batched a is the product of a's rows as one matrix.
+  // Where a is batched and b is one matrix, the rows of all of a's matrices are multiplied as one matrix.
   bool flatten = tensorType(a).getRank() > 2 && tensorType(b).getRank() == 2;
   SmallVector<int64_t> shapeOfA(tensorType(a).getShape());
   if (flatten) {
@@ -107,7 +108,7 @@ SmallVector<Value> MatmulOp::gradient(Emit &e, ValueRange dResults) {
 }
 
 bool MatmulOp::narrows(unsigned operand) {
-  return operand < 2; // not what is added to the sum
+  return operand < 2; // bias and addend are added to the sum in f32 and keep their types
 }
 
 void MatmulOp::keepResultType() {
@@ -130,7 +131,8 @@ SmallVector<StridedView, 2> MatmulOp::operandViews(const ViewLimits &limits) {
   return list;
 }
 
-/// Each element of the addend is read before the one element of the result that it is part of.
+/// The result may take the addend's buffer: an element of the addend is read only for the element of the result in the
+/// same place, and before that is written.
 llvm::BitVector MatmulOp::sharedBuffers() {
   llvm::BitVector shared(getNumOperands());
   if (getAddend())
@@ -139,7 +141,7 @@ llvm::BitVector MatmulOp::sharedBuffers() {
 }
 
 bool MatmulOp::writesSlices(unsigned) {
-  return true; // rows with a stride of their own
+  return true; // a slice's rows are further apart than they are long, which matmuls can write
 }
 
 int64_t MatmulOp::flops() {

@@ -1,4 +1,4 @@
-// A product times the slope of GELU: what a library can do to a product's sums before it rounds them.
+// A matmul times the slope of GELU, which a library can apply to the sums before it rounds them.
 #include "ir/ops/expansion.h"
 #include "ir/ops/shapes.h"
 

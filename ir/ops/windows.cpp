@@ -1,4 +1,4 @@
-// Windows over some dims of a tensor, their gradient, and convolutions as products of windows.
+// Windows over some dims of a tensor, their gradient, and convolutions as matmuls of windows.
 #include "ir/emit.h"
 #include "ir/ops/shapes.h"
 
@@ -207,7 +207,7 @@ LogicalResult ConvolutionOp::inferReturnTypes(MLIRContext *, std::optional<Locat
   return success();
 }
 
-// One product a group: the weight [groups, outs, channels · window] · windows [groups, channels · window, batch ·
+// One matmul a group: the weight [groups, outs, channels · window] · windows [groups, channels · window, batch ·
 // places]. Places come last, so that neighbours in memory stay neighbours.
 SmallVector<Value> ConvolutionOp::decompose(Emit &b) {
   RankedTensorType result = tensorType(getResult()), weight = tensorType(getWeight());

@@ -1,4 +1,4 @@
-// Activations, each said directly in double.
+// Activations, each by its formula in double.
 #include "ir/reference/registry.h"
 #include <numbers>
 

@@ -93,7 +93,7 @@ double floorQuotient(double x, double y) {
   return whole == 0 ? std::copysign(0.0, x / y) : whole;
 }
 
-/// Of integers, 0 where y is 0.
+/// The rest of a division of integers; 0 if y is 0.
 uint64_t restOf(uint64_t x, uint64_t y) {
   return asSigned(y) == 0 || asSigned(y) == -1 ? 0 : asSigned(x) % asSigned(y);
 }

@@ -1,4 +1,4 @@
-// The batched matrix product.
+// The op matmul, batched.
 #include "ir/reference/registry.h"
 
 using namespace mlir;

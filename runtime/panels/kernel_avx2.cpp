@@ -1,4 +1,4 @@
-// Products by AVX2 and FMA. Widths are 6 rows by 16 columns: 12 registers of sums leave 4 for operands, and the sums
+// Matmuls by AVX2 and FMA. Widths are 6 rows by 16 columns: 12 registers of sums leave 4 for operands, and the sums
 // are more than two pipes of multiply-adds have under way.
 #include "runtime/panels/kernel.h"
 #include "runtime/panels/vectors.h"

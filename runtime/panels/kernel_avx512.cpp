@@ -1,4 +1,4 @@
-// Products by AVX-512, widened to f32.
+// Matmuls by AVX-512, widened to f32.
 #include "runtime/panels/kernel.h"
 #include "runtime/panels/vectors.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Products by what every x86-64 CPU has, and the choice among instruction sets.
+// Matmuls by what every x86-64 CPU has, and the choice among instruction sets.
 #include "runtime/cpu.h"
 #include "runtime/panels/kernel.h"
 #include "runtime/panels/vectors.h"

@@ -29,7 +29,7 @@ int64_t evenPiece(int64_t extent, int64_t most, int64_t granularity) {
 
 } // namespace
 
-/// One product of a batch.
+/// One matmul of a batch.
 struct Product::Call {
   ProductOperand left, right;
   char *c;

@@ -14,7 +14,7 @@ constexpr int64_t lineBytes = 64, leastStreamed = int64_t{2} << 20; // bytes of 
 
 } // namespace
 
-/// One product of a batch.
+/// One matmul of a batch.
 struct Product::Call {
   ProductOperand left, right;
   void *c;

@@ -1,4 +1,4 @@
-// What attention's emitted kernels reach beside the best product: causal, heads of 64, forward and backward, by turns
+// What attention's emitted kernels reach beside the best matmul: causal, heads of 64, forward and backward, by turns
 // in one run, medians; without and with dropout. attention_bench [T] [heads] [batch] [threads]; flops are of visible
 // pairs alone.
 #include "codegen/compile_session.h"
@@ -148,7 +148,7 @@ int main(int argc, char **argv) {
     for (int round = 0; round < 25; ++round)
       for (Step &step : steps)
         run(step);
-    const double peak = median(steps.front().rates); // the product's
+    const double peak = median(steps.front().rates); // the matmul's
     for (const Step &step : steps) {
       double rate = median(step.rates), best = *std::max_element(step.rates.begin(), step.rates.end());
       std::printf("%-4s %-17s %7.1f (%7.1f)  share %.2f  planned %.1f MB\n", element.c_str(), step.name.c_str(), rate,

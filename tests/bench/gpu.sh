@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can tell, on a machine that is lent for minutes at a time, from an archive that needs the
-# driver, CUDA's libraries and glibc. Made where the compiler is, run where the GPU is:
+# Measures what only a GPU can tell, on a machine that is lent for minutes at a time. The folder that runs there needs the
+# driver, CUDA's libraries and glibc, and no compiler. `pack` fills it where the compiler is; the other commands run on the
+# machine with the GPU:
 #   tests/bench/gpu.sh pack BUILD FOLDER [--small]   fills FOLDER (tar it); --small: sizes for a rehearsal. ARCHITECTURE=sm_90a;
 #                                  GPU_ATTENTION=FILE packs that program of gpu_attention.sh too, and its cubins
-#   FOLDER/gpu.sh first            right?  baby in f32 and bf16 and char in bf16 beside the CPU's losses, captured and not,
-#                                  in another process, with memory of its own for each value; one step checked by
-#                                  compute-sanitizer, ceilings, one step of GPT-2
+#   FOLDER/gpu.sh first            whether results are right: baby in f32 and bf16 and char in bf16 beside the CPU's losses,
+#                                  captured and not, in another process, with memory of its own for each value; one step
+#                                  under compute-sanitizer; what a copy and a matmul reach; one step of GPT-2
 #   FOLDER/gpu.sh speed            GPT-2 124M: tcc, then one peer, at the first two batches; then all the others
 #   FOLDER/gpu.sh parity           GPT-2, 50 steps beside PyTorch from the same weights and tokens
 #   FOLDER/gpu.sh profile          each launch of GPT-2's step: time, GB/s, TFLOP/s
 #   FOLDER/gpu.sh attention        the stages of gpu_attention.sh, cubins first
-#   FOLDER/gpu.sh all              all of these in the order in which they are missed most
+#   FOLDER/gpu.sh all              all of these, the most needed first
 #   FOLDER/gpu.sh plan [COMMAND]   what a command would measure, the seconds that each takes, and what is done
 #   FOLDER/gpu.sh table            results as Markdown for docs/PERFORMANCE.md, and as JSON
-# Several commands can be named. MINUTES (9) are there: what needs more than is left of them is not begun, and what is cut
-# short is not done. Run the same again, here or on the next machine, until nothing is left: what is done stays done.
-# RESULTS (FOLDER/results) gets everything, ARCHIVE (FOLDER/results.tar.gz) the same as one file after each measurement.
-# At the start those of ARCHIVE and of the archives that CARRIED names are taken over. BATCHES (32 64 8 16) and
-# PEERS (compile-cudnn compile max-autotune eager-cudnn eager; may be empty) choose, in their order. AGAIN names measurements
-# to do anew, `failed` those that failed. PYTHON has PyTorch. Exit status: 1 where something is wrong, else 3 where something
-# is left.
+# Several commands can be named. A session has MINUTES (9): a measurement that needs more than is left of them is not begun,
+# and one that is cut short counts as not done. Run the same command again, here or on the next machine, until nothing is
+# left; measurements that are done are not repeated. The folder RESULTS (FOLDER/results) gets everything, and after each
+# measurement the file ARCHIVE (FOLDER/results.tar.gz) gets the same. At the start the results in ARCHIVE and in the archives
+# that CARRIED names are taken over. BATCHES (32 64 8 16) and PEERS (compile-cudnn compile max-autotune eager-cudnn eager; may
+# be empty) say what is measured, in this order. AGAIN names measurements to repeat; `failed` stands for those that failed.
+# PYTHON is a Python that has PyTorch. The exit status is 1 if something is wrong, else 3 if something is left.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 usage() { sed -n '2,/^set -u/p' "$0" | sed '$d; s/^# \?//'; }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # One measurement of gpu.sh: gpu_measure.sh NAME WORK TUNING, started by gpu_session.sh, which ends it after its time.
-# Files go to the folder WORK; WORK/value gets what stands in the list of results. Exit status: 0; 77: the machine lacks what
-# it takes, as the last line says; anything else: wrong, as the last lines say. Run without a limit of its own.
+# Files go to the folder WORK; WORK/value gets the text for the list of results. The exit status is 0, or 77 if the machine
+# lacks something that the measurement needs (the last line says what), and anything else if something is wrong (the last
+# lines say what). It has no time limit of its own.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 name=$1 work=$2 tuning=$3
@@ -12,9 +13,9 @@ length='' packed_batches='' vocabulary='' steps=''
 smallest=$(tr ' ' '\n' <<<"$packed_batches" | sort -n | head -1)
 fail() { echo "$1"; exit 1; }
 lacking() { echo "$1"; exit 77; }
-# What a signal ended from outside has not failed.
+# A command that a signal from outside ended has not failed.
 end_with() { case $1 in 129 | 130 | 137 | 143) exit "$1" ;; *) exit 1 ;; esac }
-# try FILE COMMAND...: output into FILE, whose end is shown where the command fails and the measurement with it.
+# try FILE COMMAND...: writes the output to FILE. If the command fails, its last lines are shown and the measurement fails.
 try() {
   local file=$1 status
   shift
@@ -37,8 +38,9 @@ gpt2() { # BATCH FLAG...
     --input step=10 --json="$work/run.json" "$@"
 }
 
-# A small model: the CPU's losses within a share, and the same bits from eager steps, from values in memory of their own and
-# in another process. One measurement, since on another machine tuning may choose other products.
+# A small model must have the CPU's losses within a share, and equal bits from steps that are not captured, with memory of its
+# own for each value, and in another process. It is one measurement, since on another machine tuning may choose other
+# algorithms for matmuls.
 small_model() { # ARTEFACT DATA SHARE
   local data=$here/data/$2 way flags
   for way in captured eager separate again; do

@@ -79,7 +79,7 @@ for batch in $batches; do
   fi
 done
 
-# 3. What a copy and a product reach.
+# 3. What a copy and a matmul reach.
 read -r rows columns <<<"$ceiling"
 cat >"$graph" <<GRAPH
 func.func @copy(%a: tensor<${rows}x${columns}xf32> {tcc.name = "a", tcc.state}) -> (tensor<${rows}x${columns}xf32> {tcc.updates = "a"}) {

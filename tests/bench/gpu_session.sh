@@ -1,17 +1,18 @@
 # shellcheck shell=bash
-# Sourced by gpu.sh: measurements that are begun only when their time is there, what is known of them, and the archive in
-# which that travels.
-#   results/NAME/      what a measurement left: log.txt and its files; whole, or not there
-#   results/done.tsv   a line for each that ended: name, ok or failed, seconds, machine, what it found
-#   results/cuts.tsv   a line for each that was cut short: name, seconds that it had, machine, by what, when
-#   results/.work      what is under way; not in the archive
-# A measurement is cut short when the minutes end, when a signal ends it or this script, or with the machine. Then it is not
-# done, nothing of it is kept, and it is expected to take half as long again. It has failed when it says so, when it did not
-# end within its own limit, or when a signal ended it for the third time.
+# Functions of gpu.sh, which sources this file. They begin a measurement only if the time that is left suffices for it,
+# they keep what it found in the folder `results`, and they pack that folder into an archive, so that another machine
+# can go on.
+#   results/NAME/      a measurement's log.txt and its other files; the folder is whole, or it is not there
+#   results/done.tsv   a line for each measurement that ended: name, ok or failed, seconds, machine, what it found
+#   results/cuts.tsv   a line for each that was cut short: name, seconds that it ran, machine, what cut it short, when
+#   results/.work      the measurement that is running; the archive does not have it
+# A measurement is cut short when the session's minutes end, when a signal ends it or this script, or when the machine
+# goes away. Then it counts as not done, its files are deleted, and next time it must have half as much time again. It
+# has failed when it says so, when it did not end within its own limit, or when a signal ended it for the third time.
 
 here=${here:?} results=${results:?} archive=${archive:?} machine=${machine:?} packed=${packed:?}
-times=${times:?} limits=${limits:?} # percent of the table's seconds
-deadline=0                          # of SECONDS
+times=${times:?} limits=${limits:?} # expected seconds and limits, in percent of those that expectation() gives
+deadline=0                          # when the session ends, as bash's SECONDS counts
 child='' child_name='' child_began=0
 declare -A ended=() skipped=() # names: ok or failed; what the machine lacks
 
@@ -21,7 +22,7 @@ refuse() {
   exit 2
 }
 
-# begin_session MINUTES DEVICE: what is under way has them, less the time for the last archive.
+# begin_session MINUTES DEVICE: measurements have these minutes, less 5 seconds for the last archive.
 begin_session() {
   [[ $1 =~ ^[0-9]+([.][0-9]+)?$ ]] || refuse "MINUTES is \`$1\`; a number is needed"
   deadline=$(awk -v minutes="$1" -v times="$times" 'BEGIN { print int(minutes * 60 - 5 * times / 100) }')
@@ -29,7 +30,8 @@ begin_session() {
   grep -q "^$machine	" "$results/machines.tsv" || printf '%s\t%s\n' "$machine" "$2" >>"$results/machines.tsv"
 }
 
-# end_session NAME...: says what failed and what is left; the exit status. A peer that fails is no mistake of ours.
+# end_session NAME...: says what failed and what is left. Gives the exit status: 1 if one of ours failed, else 3 if
+# something is left. It is no error of ours if a peer that tcc is compared with fails.
 end_session() {
   local name failed=0 left=()
   for name in "$@"; do
@@ -46,7 +48,8 @@ end_session() {
 
 # --- time -----------------------------------------------------------------------------------------------------------
 
-# Seconds that a measurement is expected to take on a GPU, and its own limit.
+# expectation NAME: the seconds that a measurement is expected to take on a GPU, and the seconds after which it is
+# ended.
 expectation() {
   case $1 in
   first_baby* | first_char*) echo 30 150 ;;
@@ -71,8 +74,10 @@ limit_of() {
   echo $((own * limits / 100))
 }
 
-# needed NAME: seconds that have to be left. They come from the same measurement in the other round, else from other
-# batches, else from the table, and grow with the time after which it was cut short, up to its own limit.
+# needed NAME: the seconds that must be left for a measurement to begin. They are estimated from a measurement of the
+# same kind with the same batch that has ended, else from one with another batch, else from the table above. If the
+# measurement was cut short before, it needs at least half as long again as it ran then. It never needs more than its
+# own limit.
 needed() {
   local expected
   read -r expected _ < <(expectation "$1")
@@ -91,7 +96,7 @@ needed() {
 
 # --- what is known --------------------------------------------------------------------------------------------------
 
-# Results of another pack are refused; a line that was half written is dropped.
+# Reads which measurements have ended. Results of another pack are refused; a line that was half written is dropped.
 load_results() {
   local name status file
   mkdir -p "$results/.work"
@@ -106,7 +111,7 @@ load_results() {
   while IFS=$'\t' read -r name status _; do ended[$name]=$status; done <"$results/done.tsv"
 }
 
-# read_archive FILE: takes over what is not here.
+# read_archive FILE: takes over the measurements that have not ended here.
 read_archive() {
   local from=$results/.work/carried line name
   rm -rf "$from" && mkdir -p "$from"
@@ -126,13 +131,14 @@ read_archive() {
   rm -rf "$from"
 }
 
-# Whole at every moment: the last one is what comes back from a machine that ends without a word.
+# Packs the results. The archive is whole at every moment, since a machine may go away at any moment and the last
+# archive is then all that is left of its results.
 write_archive() {
   if tar -C "$results" --exclude=./.work -czf "$archive.part" . && mv -f "$archive.part" "$archive"; then return; fi
   say "the archive $archive cannot be written"
 }
 
-# forget NAME: it is measured again.
+# forget NAME: removes a measurement's results, so that it is measured again.
 forget() {
   awk -F'\t' -v name="$1" '$1 != name' "$results/done.tsv" >"$results/.work/done.tsv" && mv "$results/.work/done.tsv" "$results/done.tsv"
   rm -rf "${results:?}/$1"
@@ -141,7 +147,7 @@ forget() {
 
 # --- measurements ---------------------------------------------------------------------------------------------------
 
-# What a script that was killed left running would spoil what is measured now.
+# Ends the measurement that an earlier script left running when it was killed: it would disturb the next one.
 end_leftovers() {
   local script process name
   [ -s "$results/.work/running" ] || return 0
@@ -167,7 +173,7 @@ cut_short() { # NAME SECONDS BY_WHAT
   write_archive
 }
 
-# The script's own end from outside.
+# A signal ends this script: the measurement that runs is cut short.
 stopped() {
   trap '' TERM INT HUP
   if [ -n "$child" ]; then
@@ -179,7 +185,7 @@ stopped() {
   exit 143
 }
 
-# The last line that is not blank, as one field.
+# last_line FILE: the last line that is not blank, as one field of a table.
 last_line() { grep -v '^[[:space:]]*$' "$1" | tail -1 | tr '\t' ' ' | cut -c1-300; }
 
 measure() { # NAME
@@ -201,7 +207,8 @@ measure() { # NAME
   wait "$child" 2>/dev/null
   status=$?
   took=$((SECONDS - child_began))
-  # A machine that ends may end the measurement, or a part of it, first: this script too, within a second.
+  # A machine that goes away may end the measurement before this script. So after a failure the script waits for a
+  # second: if a signal ends it by then, the measurement was cut short and has not failed.
   case $status in 0 | 77) ;; *) sleep "$(printf '%d.%02d' $((times / 100)) $((times % 100)))" ;; esac
   child=''
   rm -f "$results/.work/running"

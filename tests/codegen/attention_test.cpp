@@ -101,7 +101,7 @@ public:
     return graph ? graph->run(inputs, error) : std::nullopt;
   }
 
-  /// What is wrong with each graph's results, with its text. Of a query that sees few keys dP - delta is hardly more
+  /// What is wrong with each graph's results, with its text. For a query that sees few keys dP - delta is hardly more
   /// than the rounding of both.
   std::string check(ArrayRef<RefTensor> results) {
     std::string wrong;

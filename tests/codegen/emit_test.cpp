@@ -1,6 +1,7 @@
 // emitKernels as a whole: several kernels, threads, text artefacts, and what the shared object asks of its loader.
 #include "kernel_runner.h"
 #include "mlir/Parser/Parser.h"
+#include "tests/dialects.h"
 #include "llvm/Object/ELFObjectFile.h"
 
 using namespace tcc;
@@ -12,9 +13,7 @@ namespace {
 class Kernels {
 public:
   explicit Kernels(int count) : context(mlir::MLIRContext::Threading::DISABLED) {
-    mlir::DialectRegistry registry;
-    registerDialects(registry);
-    context.appendDialectRegistry(registry);
+    test::loadDialects(context);
     for (int i = 0; i < count; ++i) {
       std::string type = std::to_string(10 + i) + "xf32", t = " : tensor<" + type + ">";
       KernelText text{{{"x", type}}, {{"y", type}}, "%a = tcc.exp %x" + t + "\n%y = tcc.add %a, %x" + t};

@@ -6,6 +6,7 @@
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include "runtime/cpu.h"
+#include "tests/dialects.h"
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -42,10 +43,7 @@ void *load(const std::string &bytes) {
 
 LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &options)
     : context(MLIRContext::Threading::DISABLED) {
-  DialectRegistry registry;
-  registerDialects(registry);
-  context.appendDialectRegistry(registry);
-  context.loadAllAvailableDialects();
+  test::loadDialects(context);
   module = parseSourceString<ModuleOp>(text.module(), ParserConfig(&context, /*verifyAfterParse=*/false));
   if (!module) {
     error = "the test's kernel does not parse:\n" + text.module();

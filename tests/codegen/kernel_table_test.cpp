@@ -3,6 +3,7 @@
 #include "ir/analyze_kernel.h"
 #include "kernel_text.h"
 #include "mlir/Parser/Parser.h"
+#include "tests/dialects.h"
 #include <gtest/gtest.h>
 
 using namespace tcc;
@@ -15,12 +16,7 @@ protected:
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
   KernelTable table;
 
-  void SetUp() override {
-    mlir::DialectRegistry registry;
-    registerDialects(registry);
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
-  }
+  void SetUp() override { test::loadDialects(context); }
 
   KernelInfo form(const KernelText &text) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text.module(), mlir::ParserConfig(&context));

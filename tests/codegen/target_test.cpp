@@ -5,6 +5,7 @@
 #include "mlir/Parser/Parser.h"
 #include "runtime/cpu.h"
 #include "runtime/executable.h"
+#include "tests/dialects.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <set>
@@ -61,11 +62,8 @@ constexpr const char *productText = R"(func.func @main(%x: tensor<8x8xf32>) -> t
 class TargetTable : public ::testing::Test {
 protected:
   TargetTable() : context(MLIRContext::Threading::DISABLED) {
-    DialectRegistry registry;
-    registerDialects(registry);
-    registry.insert<StubDialect>();
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
+    test::loadDialects(context);
+    context.getOrLoadDialect<StubDialect>();
   }
 
   OwningOpRef<ModuleOp> parse(const char *source) {

@@ -28,7 +28,7 @@ struct Problem {
   double dropout = 0;
   std::uint32_t seed[2] = {1, 2};
   std::uint32_t stream = 0;
-  /// Of the whole batch that this one is a part of.
+  /// The number of this batch's first row in the whole batch that it is a part of.
   int first = 0;
   Bias bias = Bias::None;
 

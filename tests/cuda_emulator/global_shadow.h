@@ -53,7 +53,7 @@ public:
   struct Conflict {
     Kind kind = Kind::None;
     std::size_t byte = 0;
-    /// Of the earlier access; its place is known of writes.
+    /// The epoch, thread and place of the earlier access; the place is known only if it was a write.
     std::uint32_t epoch = 0;
     int thread = -1;
     void *place = nullptr;

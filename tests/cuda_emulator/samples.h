@@ -112,7 +112,7 @@ inline SampleRun runProduct(const Module &module, const Schedule &schedule) {
   return run;
 }
 
-/// Of any length; B·H = heads.
+/// Flash attention for any number of rows; `heads` is batch · heads.
 inline SampleRun runFlash(const Module &module, const Schedule &schedule, int rows, int heads) {
   std::size_t elements = static_cast<std::size_t>(rows) * static_cast<std::size_t>(heads) * 64;
   RandomBf16 q(elements, "q", 1), k(elements, "k", 2), v(elements, "v", 3);

@@ -26,7 +26,7 @@ protected:
     MachineTest::TearDown();
   }
 
-  /// A bigram model's training step: gather, rows of cross-entropy, sums, scatter-add, AdamW over segments, products.
+  /// A bigram model's training step: gather, rows of cross-entropy, sums, scatter-add, AdamW over segments, matmuls.
   static std::optional<DeviceCheck> check(std::string &error) {
     return check(test::readAll("models/train_step.graph"), "models/train_step.graph", error);
   }

@@ -12,8 +12,8 @@
 namespace tcc::cuda {
 namespace {
 
-/// Three kernels: of few registers, with shared memory, and one that spills, since two of its blocks are to run at
-/// once.
+/// Three kernels: one needs few registers, one has shared memory, and one must spill registers to memory, since two of
+/// its blocks of 1024 threads are to run at once.
 std::string sample() {
   std::string text =
       deviceText(Prelude::Portable) +
@@ -79,7 +79,8 @@ TEST(Cubin, DamagedBytesAreNotBelieved) {
       bytes.resize(random() % bytes.size());
     for (int i = 0; i < 8 && !bytes.empty(); ++i)
       bytes[random() % std::min<size_t>(bytes.size(), round % 3 ? bytes.size() : 64)] = static_cast<char>(random());
-    const std::unique_ptr<char[]> exact(new char[bytes.size()]); // whose end an address sanitizer sees
+    // An array of exactly this size, so that an address sanitizer sees what is read after its end.
+    const std::unique_ptr<char[]> exact(new char[bytes.size()]);
     std::copy(bytes.begin(), bytes.end(), exact.get());
     const auto uses = usesInCubin({exact.get(), bytes.size()});
     refused += !uses;
@@ -90,7 +91,7 @@ TEST(Cubin, DamagedBytesAreNotBelieved) {
   EXPECT_GT(refused, 100);
 }
 
-TEST(StatedLimits, AreOfTheArchitecture) {
+TEST(StatedLimits, AreThoseOfTheArchitecture) {
   for (const std::string &architecture : test::checkedArchitectures) {
     const StatedLimits stated = statedLimitsOf(architecture);
     EXPECT_FALSE(stated.machine.empty()) << architecture;

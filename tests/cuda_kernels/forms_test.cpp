@@ -93,7 +93,7 @@ TEST(CudaForms, geluIsWithinItsBounds) {
     }
 }
 
-// Of a divisor that may be anything the quotient stays correctly rounded.
+// The quotient by a divisor that may be anything stays correctly rounded.
 TEST(CudaForms, onlyKnownDivisorsHaveNoSlowPath) {
   auto context = makeContext();
   const std::string one = "%o = tcc.constant dense<1.0> : tensor<64xf32>\n";

@@ -182,7 +182,7 @@ runtime::Plan planOf(const char *preset, int64_t batch, int64_t time, ProductTyp
   return plan ? std::move(*plan) : runtime::Plan();
 }
 
-/// Bytes through kernels by label, without products, attention, and losses over whole rows of logits.
+/// Bytes through kernels by label, without matmuls, attention, and losses over whole rows of logits.
 std::map<std::string, int64_t> elementwiseTraffic(const runtime::Plan &plan, int64_t tokens) {
   std::map<std::string, int64_t> traffic;
   for (const runtime::Instruction &instruction : plan.instructions) {

@@ -1,4 +1,4 @@
-// A whole training step, compiled for a GPU from the same C++ as for the CPU, on the machine of stand-ins: products,
+// A whole training step, compiled for a GPU from the same C++ as for the CPU, on the machine of stand-ins: matmuls,
 // fused kernels, column sums, the global norm and AdamW; eager and captured, late and early streams.
 #include "runtime/device/cuda/step_device.h"
 #include "tests/cuda_machine/machine_test.h"
@@ -147,7 +147,7 @@ TEST_F(CudaStep, trainsAsTheCpuDoesInSixteenBits) {
   }
 }
 
-/// 251 classes are 256 in every product; parameters and moments, which both functions of the last variant update in
+/// 251 classes are 256 in every matmul; parameters and moments, which both functions of the last variant update in
 /// turn, keep their sizes and values.
 TEST_F(CudaStep, paddingIsNeverSeen) {
   use("late,checked");
@@ -203,7 +203,7 @@ TEST_F(CudaStep, bitsDependOnNoStreamScheduleOrCapture) {
   expectSameBits(trainOnMachine(true), captured, "captured, by chance");
 }
 
-// A library that has epilogues only where all is aligned. No product of odd rows is multiplied by GELU's slopes, and a
+// A library that has epilogues only where all is aligned. No matmul of odd rows is multiplied by GELU's slopes, and a
 // bias is added by a product of its own, captured or not.
 TEST_F(CudaStep, oddRowsNeedNoEpilogueOfTheLibrary) {
   const Variant variant{runtime::DType::bf16, 0, 10, {0, 0}};

@@ -17,7 +17,7 @@ enum class Model { A100, H200 };
 
 struct Settings {
   Streams streams = Streams::Late;
-  /// Of each launch; checkAccesses is "checked".
+  /// The schedule of each launch; the word "checked" sets checkAccesses.
   emulator::Schedule schedule;
   /// Texts are compiled without access checks: launches take less time, but checked ones need the text compiled again.
   bool plain = false;

@@ -1,4 +1,4 @@
-// Products by the stand-in for cuBLASLt, whose author knows no caller, against plain loops in double: types, strides,
+// Matmuls by the stand-in for cuBLASLt, whose author knows no caller, against plain loops in double: types, strides,
 // transposes, accumulation, bias, batches, operands that start anywhere; the choice of algorithms and the tuning file.
 #include "runtime/device/cuda/gemm.h"
 #include "runtime/files.h"
@@ -87,7 +87,7 @@ std::uint32_t alignmentOf(DevicePointer address) {
   return static_cast<std::uint32_t>(std::min<DevicePointer>(256, address & (~address + 1)));
 }
 
-/// Runs the product and compares every element with plain loops; what lies between C's rows must stay. `elsewhere`: it
+/// Runs the matmul and compares every element with plain loops; what lies between C's rows must stay. `elsewhere`: it
 /// adds to another tensor than C.
 void checkOnce(Products &products, const Device &device, const Stream &stream, const GemmDesc &desc, std::int64_t shift,
                bool elsewhere, std::int64_t biasShift = 0) {
@@ -213,7 +213,7 @@ TEST_F(CudaGemm, EveryLayoutTypeAccumulationAndBias) {
           }
 }
 
-/// Products with a bias: types, even and odd strides, batches, added to C or elsewhere.
+/// Matmuls with a bias: types, even and odd strides, batches, added to C or elsewhere.
 std::vector<GemmDesc> biasProducts() {
   std::vector<GemmDesc> all;
   for (const auto [operands, result] :
@@ -260,7 +260,7 @@ TEST_F(CudaGemm, ABiasIsAddedWithoutTheLibrarysEpilogue) {
         return;
     }
   }
-  { // both products are in the tuning file
+  { // both matmuls are in the tuning file
     setenv("TCC_CUBLASLT_HEURISTICS", "bare", 1);
     Products(*device, tuning).make(biasProducts().front(), {});
     const std::string first = *readFile(tuning);

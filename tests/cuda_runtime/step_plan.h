@@ -1,4 +1,4 @@
-// A training step as a GPU has it, made by hand: products, launches, a table of segments, a fill and a copy.
+// A training step as a GPU has it, made by hand: matmuls, launches, a table of segments, a fill and a copy.
 #pragma once
 
 #include "codegen/cuda/device/device_text.h"

@@ -81,7 +81,7 @@ TEST(FindNonFinite, NamesTheOpThatMadeIt) {
   expect(found(masked, {sequence({4, 6}, -2, 0.1f)}), "log",
          "23 of 24 values are not finite, the first of them, value 0, is NaN");
 
-  // Products, gradients, states.
+  // Matmuls, gradients, states.
   const auto product = [&](Tensor x) {
     line = __LINE__ + 1;
     const Tensor y = matmul(x, transpose(x));

@@ -409,14 +409,7 @@ TEST(Lanes, SumsAreThoseOfTheWhole) {
 
 TEST(Lanes, MistakesAreNamed) {
   const Array x = sequence({24, 6}, -1, 0.01f);
-  const auto messageOf = [&](auto fn) {
-    try {
-      compile("mistake", fn, quiet())(x);
-    } catch (const Error &error) {
-      return std::string(error.what());
-    }
-    return std::string("none");
-  };
+  const auto messageOf = [&](auto fn) { return errorOf([&] { compile("mistake", fn, quiet())(x); }); };
   const auto asIs = [](const Tensors &parts) { return parts; };
   EXPECT_NE(messageOf([&](Tensor x) { return lanes(0, {x}, asIs); }).find("(lanes_c1)"), std::string::npos);
   EXPECT_NE(messageOf([&](Tensor x) { return lanes(4097, {x}, asIs); }).find("(lanes_c1)"), std::string::npos);

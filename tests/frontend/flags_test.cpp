@@ -128,7 +128,7 @@ TEST(Flags, TuningIsKept) {
   std::ofstream(tuning) << "no JSON";
   EXPECT_EQ(run("").status, 1);
   EXPECT_EQ(slurp(tuning), "no JSON");
-  // Of another machine: nothing for this one, and it stays.
+  // Entries for another machine say nothing for this one, and stay in the file.
   std::ofstream(tuning) << std::regex_replace(before, std::regex("on cpu"), "on other");
   EXPECT_EQ(run("").status, 1) << "the checksum is of the key too";
   std::filesystem::remove(tuning);

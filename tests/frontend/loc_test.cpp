@@ -69,7 +69,7 @@ TEST(Loc, IsMadeByManyThreads) {
     }
 }
 
-/// What an error says of a product of sizes that do not fit, at `loc`.
+/// What an error says of a matmul of sizes that do not fit, at `loc`.
 std::string refusedAt(Loc loc) {
   Function f = compile("f", [&](Tensor x) { return matmul(x, x, loc); }, quiet());
   return thrownBy([&] { f(sequence({2, 3}, 0, 1)); }).what();

@@ -1,4 +1,4 @@
-// Products of f16: the scale of the loss follows the steps, gradients below f16's range arrive, and a step that is not
+// Matmuls of f16: the scale of the loss follows the steps, gradients below f16's range arrive, and a step that is not
 // finite changes nothing but the scale.
 #include "tests/state_bytes.h"
 #include <cmath>

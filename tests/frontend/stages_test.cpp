@@ -1,5 +1,5 @@
-// What can be seen of a compilation as a whole: -###, -save-temps, -ftime-trace, help by category, completion, response
-// files.
+// What can be seen of a compilation: its phases, -v, -###, -save-temps, -ftime-report, -ftime-trace, remarks, help by
+// category, completion, response files.
 #include "tests/frontend/run_tcc.h"
 #include <nlohmann/json.hpp>
 #include <set>
@@ -148,6 +148,63 @@ TEST(Stages, ResponseFilesAreRead) {
   const Result none = runTcc("@/no/such.args " + path);
   EXPECT_EQ(none.status, 2);
   EXPECT_HAS(none.err, "cannot read response file '/no/such.args'");
+}
+
+TEST(Stages, PrintsEachPhase) {
+  const std::string path = model("train_step");
+  EXPECT_HAS(runTcc(path + " -emit=captured").out, "tcc.gradient");
+  const Result joint = runTcc(path + " -emit=joint");
+  EXPECT_LACKS(joint.out, "tcc.gradient");
+  EXPECT_LACKS(joint.out, "tcc.cross_entropy");
+  EXPECT_HAS(runTcc(path + " -emit=fused").out, "tcc.kernel");
+  EXPECT_HAS(runTcc(path + " -emit=planned").out, "tcc.kernel");
+  EXPECT_HAS(runTcc(path + " -emit=json").out, "\"instructions\"");
+  EXPECT_HAS(runTcc(path + " -emit=llvm").out, "define ");
+  EXPECT_HAS(runTcc(path + " -emit=asm").out, ".text");
+  EXPECT_HAS(runTcc(model("mlp") + " --shape=x:3x64 -emit=shaped").out, "tensor<3x10xf32>");
+  const Result pipeline = runTcc("--print-pipeline");
+  for (const char *pass : {"decompose", "autodiff", "simplify", "fuse-kernels", "plan-memory"})
+    EXPECT_HAS(pipeline.out, pass);
+}
+
+TEST(Stages, SaysWhatItDoesAndHowLongItTakes) {
+  const Result verbose = runTcc("-v " + model("layer_norm") + " --threads=1 --run");
+  for (const char *part : {"ms  read ", "parsed @layer_norm: 4 arguments", "target cpu, -march=native (",
+                           "-O2, 1 threads", " passes in ", "made code for ", "loaded for 1 threads"})
+    EXPECT_HAS(verbose.err, part);
+  const Result times = runTcc("-ftime-report " + model("layer_norm"));
+  for (const char *part : {"all passes", "code generation", "%    plan\n", "%    machine code of 2 kernels\n"})
+    EXPECT_HAS(times.err, part);
+  EXPECT_HAS(runTcc("-emit=asm " + model("layer_norm")).out, "# fuses ") << "what each kernel is";
+  const std::string json = runTcc("-emit=json " + model("layer_norm")).out;
+  EXPECT_HAS(json, "\n  \"");
+  size_t longest = 0, begin = 0;
+  for (size_t at = json.find('\n'); at != std::string::npos; begin = at + 1, at = json.find('\n', begin))
+    longest = std::max(longest, at - begin);
+  EXPECT_LT(longest, 200u) << "a line an element";
+}
+
+TEST(Stages, ADearRemarkIsShownAndTheRestCounted) {
+  std::string text = "func.func @f(%x: tensor<8x8xf32>) -> (", results, types;
+  for (int i = 0; i < 13; ++i) {
+    types += std::string(i ? ", " : "") + "tensor<8x8xf32>";
+    results += std::string(i ? ", " : "") + "%b" + std::to_string(i);
+  }
+  text += types + ") {\n";
+  for (int i = 0; i < 13; ++i) {
+    const std::string n = std::to_string(i), type = "tensor<8x8xf32>";
+    text += "  %a" + n + " = tcc.matmul %x, %x : " + type + ", " + type + " -> " + type + "\n  %b" + n +
+            " = tcc.gelu %a" + n + " : " + type + "\n";
+  }
+  const std::string path = file("many.graph", text + "  func.return " + results + " : " + types + "\n}\n");
+  const std::string dearest = runTcc(path + " -O1 -fno-simplify -Rpass-missed").err;
+  const std::string each = runTcc(path + " -O1 -fno-simplify -Rpass-missed=all").err;
+  const size_t all = countOf(each, ": remark: ");
+  EXPECT_GE(all, 13u) << each;
+  EXPECT_EQ(countOf(dearest, ": remark: "), 10u) << dearest;
+  EXPECT_HAS(dearest, "note: " + std::to_string(all - 10) + " more, which together cost ");
+  EXPECT_HAS(dearest, "; -Rpass-missed=all shows each\n");
+  EXPECT_LACKS(each, " more, which");
 }
 
 } // namespace

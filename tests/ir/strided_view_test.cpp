@@ -121,7 +121,7 @@ TEST(StridedView, namesTheElementThatTheInterpreterMoves) {
   }
 }
 
-/// A product, and whether its operands are read where they are.
+/// A matmul, and whether its operands are read where they are.
 struct ProductCase {
   std::string a, b; // types
   std::string body; // ends in %r, a matmul
@@ -193,7 +193,7 @@ TEST(MatmulViews, productOfTheViewsIsTheProduct) {
       EXPECT_TRUE(view.rowStride == 1 || view.columnStride == 1) << sample.body;
     ASSERT_EQ(views.a.columns, views.b.rows) << sample.body;
 
-    // The roots' values and the product, from one run.
+    // The roots' values and the matmul, from one run.
     terminator->setOperands({views.a.root, views.b.root, product.getResult()});
     function.setType(FunctionType::get(context.get(), function.getArgumentTypes(), terminator->getOperandTypes()));
     std::vector<RefTensor> inputs;

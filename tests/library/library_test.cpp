@@ -21,6 +21,17 @@ using test::TemporaryFolder;
 
 constexpr int steps = 4;
 
+/// The message of the Error that `action` throws.
+template <typename Action>
+std::string messageOf(Action action) {
+  try {
+    action();
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
 /// What training gives: loss and norm of each step, then the bytes of all states.
 struct Training {
   std::vector<float> results;
@@ -145,14 +156,6 @@ TEST(Library, LoadedStepsShareTheProgramsStates) {
   const std::vector<float> before(model.w1.read<float>().begin(), model.w1.read<float>().end());
   step.call(SmallStep::arguments(0));
   EXPECT_FALSE(std::ranges::equal(before, model.w1.read<float>())) << "the step updates the program's own state";
-  const auto messageOf = [](auto action) {
-    try {
-      action();
-    } catch (const Error &error) {
-      return std::string(error.what());
-    }
-    return std::string("nothing was thrown");
-  };
   EXPECT_HAS(messageOf([] { load(exported().library, {.states = {State("w1", {3, 2})}}); }),
              "state 'w1' is f32[3, 2], in ");
   EXPECT_HAS(messageOf([] { load(exported().library, {.states = {State("other", {3, 2})}}); }), "has no state 'other'");
@@ -168,12 +171,7 @@ TEST(Library, FunctionsTakeTheirCompiledStepAndNoOther) {
   EXPECT_HAS(step.function.lastCompile().cache, "not used: the step is that of " + exported().library);
   EXPECT_GT(step.function.lastCompile().kernels, 0);
   const auto refusal = [](SmallStep &&other) {
-    try {
-      other.function.call(SmallStep::arguments(0));
-    } catch (const Error &error) {
-      return std::string(error.what());
-    }
-    return std::string("nothing was thrown");
+    return messageOf([&] { other.function.call(SmallStep::arguments(0)); });
   };
   EXPECT_HAS(refusal(SmallStep(nullptr, exported().library, 2)), "holds another step");
   const std::string nameless = exported().folder / "nameless.tcc";
@@ -434,16 +432,11 @@ TEST(Library, TensorsByDlpack) {
 
 TEST(Library, WhatCannotBeExportedSaysWhy) {
   SmallStep step;
-  const auto messageOf = [&](const std::string &path) {
-    try {
-      step.function.exportLibrary(path, SmallStep::arguments(0));
-    } catch (const Error &error) {
-      return std::string(error.what());
-    }
-    return std::string("nothing was thrown");
+  const auto refusal = [&](const std::string &path) {
+    return messageOf([&] { step.function.exportLibrary(path, SmallStep::arguments(0)); });
   };
-  EXPECT_HAS(messageOf("step.dll"), "one that ends in .so, .a or .o is expected");
-  EXPECT_HAS(messageOf("/nowhere/at/all.so"), "/nowhere/at/all.so");
+  EXPECT_HAS(refusal("step.dll"), "one that ends in .so, .a or .o is expected");
+  EXPECT_HAS(refusal("/nowhere/at/all.so"), "/nowhere/at/all.so");
   Function breaks = compile("breaks", [](Tensor x) { return x * x.item(); });
   try {
     breaks.exportLibrary(exported().folder / "breaks.so", std::vector{Array(1.0)});

@@ -120,8 +120,8 @@ TEST_F(StepProgram, CTrainerIsCleanUnderAddressSanitizer) {
   EXPECT_EQ(lossesOf(run("ASAN_OPTIONS=detect_leaks=1 ./train" + arguments)), expected);
 }
 
-/// As if the CPU had AVX2 alone, which valgrind knows. Of the release's tests (tests/CMakeLists.txt), for it takes
-/// long.
+/// Runs as if the CPU had no more than AVX2, since valgrind knows no more. It takes long, so it is one of the release's
+/// tests (tests/CMakeLists.txt).
 TEST_F(StepProgram, CTrainerIsCleanUnderValgrind) {
   if (!std::getenv("TCC_FULL"))
     GTEST_SKIP() << "runs with TCC_FULL=1";

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <sys/wait.h>
 #include <thread>
 
@@ -22,12 +21,7 @@ class TrainOnDevice : public testing::Test {
 protected:
   TemporaryFolder folder{memoryFolder()};
 
-  TrainOnDevice() {
-    std::string text;
-    for (int i = 0; i < 300; ++i)
-      text += "the cat sat on the mat and the dog sat on the log. ";
-    folder.write("text", text);
-  }
+  TrainOnDevice() { folder.write("text", easyText(300)); }
 
   /// A process of train_gpt that sees the stand-ins, with `environment` added; its messages go to the file "messages".
   pid_t start(const std::string &name, const std::string &more, const std::string &environment = "") {
@@ -57,13 +51,7 @@ protected:
 
   std::string messages() const { return readAll(folder.path("messages")); }
 
-  std::vector<Json> log(const std::string &name) const {
-    std::vector<Json> lines;
-    std::istringstream in(readAll(folder.path(name + ".jsonl")));
-    for (std::string line; std::getline(in, line);)
-      lines.push_back(Json::parse(line));
-    return lines;
-  }
+  std::vector<Json> log(const std::string &name) const { return jsonLines(readAll(folder.path(name + ".jsonl"))); }
 
   std::vector<double> losses(const std::string &name) const {
     std::vector<double> values;

@@ -59,8 +59,8 @@ TEST(Ladder, RungsThatADeviceDoesNotHaveAreNamed) {
     const std::vector<Rung> rungs = rungsOf(options, false, isFast);
     std::set<std::vector<std::string>> different;
     for (const Rung &rung : rungs) {
-      EXPECT_EQ(!rung.missing.empty(), rung.name == "one graph a step" || rung.name == "fast products" ||
-                                           (rung.name == "16-bit products" && !isFast))
+      EXPECT_EQ(!rung.missing.empty(), rung.name == "one graph a step" || rung.name == "fast matmuls" ||
+                                           (rung.name == "16-bit matmuls" && !isFast))
           << rung.name;
       EXPECT_EQ(rung.missing.empty() && !different.insert(rung.options).second, false) << rung.name;
     }
@@ -76,12 +76,9 @@ TEST(Ladder, RungsThatADeviceDoesNotHaveAreNamed) {
 
 TEST(Ladder, IsClimbedWhole) {
   const TemporaryFolder folder;
-  std::string text;
-  for (int i = 0; i < 400; ++i)
-    text += "the cat sat on the mat and the dog sat on the log. ";
   const std::vector<std::string> arguments = {"--ladder",
                                               "--data",
-                                              folder.write("data.txt", text),
+                                              folder.write("data.txt", easyText(400)),
                                               "--layers=2",
                                               "--heads=2",
                                               "--width=32",

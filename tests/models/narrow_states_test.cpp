@@ -185,11 +185,8 @@ protected:
 
   /// Trains a small model on an easy text.
   nlohmann::json run(std::vector<std::string> more) {
-    std::string text;
-    for (int i = 0; i < 400; ++i)
-      text += "the cat sat on the mat and the dog sat on the log. ";
     const std::string log = folder.path("log.jsonl");
-    more.insert(more.begin(), {"--data", folder.write("text", text), "--quiet", "--threads=1", "--device=cpu",
+    more.insert(more.begin(), {"--data", folder.write("text", easyText(400)), "--quiet", "--threads=1", "--device=cpu",
                                "--seq=16", "--batch=4", "--json", log});
     if (std::ranges::find(more, "--init") == more.end())
       more.insert(more.begin(), {"--layers=1", "--heads=2", "--width=16"});

@@ -24,12 +24,7 @@ class ResumeTest : public testing::Test {
 protected:
   TemporaryFolder folder{memoryFolder()};
 
-  ResumeTest() {
-    std::string text;
-    for (int i = 0; i < 200; ++i)
-      text += "the cat sat on the mat and the dog sat on the log. ";
-    folder.write("text", text);
-  }
+  ResumeTest() { folder.write("text", easyText(200)); }
 
   /// A process of train_gpt on a small model; its messages go to the file "messages".
   pid_t start(const std::string &name, std::vector<std::string> more) {

@@ -1,3 +1,4 @@
+// The reader and the writer of safetensors files: what a file holds comes back, and a damaged file gives one error.
 #include "frontend/safetensors.h"
 #include "models/counter_random.h"
 #include "test_files.h"
@@ -8,10 +9,12 @@
 namespace tcc::models {
 namespace {
 
+/// A file with this header and these data.
 std::string withHeader(const std::string &json, const std::string &data = "") {
   return bytesOf<uint64_t>({json.size()}) + json + data;
 }
 
+/// The error of opening a file with these bytes; empty if it opens.
 std::string openError(const std::string &content) {
   MemoryFile memory;
   std::string path = memory.write(content);
@@ -26,7 +29,7 @@ std::string oneTensor(const std::string &fields, const std::string &data) {
   return withHeader("{\"w\":{" + fields + "}}", data);
 }
 
-const std::string eight(8, '\1');
+const std::string eightBytes(8, '\1');
 
 /// A small valid file: three tensors of different kinds and metadata.
 std::string sampleFile(const TemporaryFolder &folder) {
@@ -97,9 +100,9 @@ TEST(Safetensors, widensSixteenBitValues) {
 TEST(Safetensors, acceptsWhatOtherWritersMake) {
   EXPECT_EQ(openError(withHeader("{}")), "");
   EXPECT_EQ(openError(withHeader("{}     ")), "");
-  EXPECT_EQ(openError(oneTensor(R"("shape":[2],"data_offsets":[0,8],"dtype":"F32")", eight)), "");
-  EXPECT_EQ(openError(oneTensor(R"("dtype":"I64","shape":[],"data_offsets":[0,8])", eight)), "");
-  EXPECT_EQ(openError(oneTensor(R"("dtype":"F8_E4M3","shape":[2,2,2],"data_offsets":[0,8])", eight)), "");
+  EXPECT_EQ(openError(oneTensor(R"("shape":[2],"data_offsets":[0,8],"dtype":"F32")", eightBytes)), "");
+  EXPECT_EQ(openError(oneTensor(R"("dtype":"I64","shape":[],"data_offsets":[0,8])", eightBytes)), "");
+  EXPECT_EQ(openError(oneTensor(R"("dtype":"F8_E4M3","shape":[2,2,2],"data_offsets":[0,8])", eightBytes)), "");
 }
 
 TEST(Safetensors, refusesBadLengths) {
@@ -144,20 +147,20 @@ TEST(Safetensors, refusesBadHeaders) {
       {R"({"__metadata__":{},"__metadata__":{}})", "`__metadata__`: it stands twice"},
   };
   for (const Case &c : cases)
-    expectContains(openError(withHeader(c.header, eight)), c.message);
+    expectContains(openError(withHeader(c.header, eightBytes)), c.message);
 }
 
 TEST(Safetensors, refusesSizesThatDisagree) {
-  expectContains(openError(oneTensor(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])", eight)),
+  expectContains(openError(oneTensor(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])", eightBytes)),
                  "`w`: F32 [3] needs 12 bytes, but data_offsets [0, 8] hold 8");
-  expectContains(
-      openError(oneTensor(R"("dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,8])", eight)),
-      "needs more than 2^63 bytes");
+  expectContains(openError(oneTensor(R"("dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,8])",
+                                     eightBytes)),
+                 "needs more than 2^63 bytes");
   EXPECT_EQ(openError(oneTensor(R"("dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0])", "")), "");
   std::string many = "1";
   for (int i = 0; i < 32; ++i)
     many += ",1";
-  expectContains(openError(oneTensor(R"("dtype":"F32","data_offsets":[0,4],"shape":[)" + many + "]", eight)),
+  expectContains(openError(oneTensor(R"("dtype":"F32","data_offsets":[0,4],"shape":[)" + many + "]", eightBytes)),
                  "more than 32 dimensions");
   expectContains(
       openError(oneTensor(R"("dtype":"F32","shape":[2305843009213693951],"data_offsets":[0,9223372036854775804])", "")),
@@ -168,7 +171,7 @@ TEST(Safetensors, refusesHolesAndOverlaps) {
   auto two = [](const std::string &first, const std::string &second) {
     return withHeader(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[)" + first +
                           R"(]},"b":{"dtype":"U8","shape":[4],"data_offsets":[)" + second + "]}}",
-                      eight);
+                      eightBytes);
   };
   EXPECT_EQ(openError(two("0,4", "4,8")), "");
   EXPECT_EQ(openError(two("4,8", "0,4")), "");
@@ -179,7 +182,7 @@ TEST(Safetensors, refusesHolesAndOverlaps) {
   expectContains(openError(two("0,4", "4,8") + "x"), "the tensors end at data byte 8, but the file holds 9");
   std::string twice = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],)"
                       R"("data_offsets":[4,8]}})";
-  expectContains(openError(withHeader(twice, eight)), "tensor `a` stands twice");
+  expectContains(openError(withHeader(twice, eightBytes)), "tensor `a` stands twice");
 }
 
 TEST(Safetensors, deepNestingIsOneError) {

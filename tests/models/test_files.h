@@ -1,4 +1,4 @@
-// Helpers of the tests of models/: files in memory, children, errors as text.
+// Helpers of the tests of models/: files in memory, a text to train on, children, errors as text.
 #pragma once
 #include "frontend/quotes.h"
 #include "tests/files.h"
@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <span>
+#include <sstream>
 #include <string>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -64,6 +66,24 @@ std::string errorOf(Action action) {
     return error.what();
   }
   return "";
+}
+
+/// A text that a small model learns soon: one sentence again and again.
+inline std::string easyText(int sentences) {
+  std::string text;
+  for (int i = 0; i < sentences; ++i)
+    text += "the cat sat on the mat and the dog sat on the log. ";
+  return text;
+}
+
+/// The objects of a text that has one on each line.
+template <typename Json = nlohmann::json>
+std::vector<Json> jsonLines(const std::string &text) {
+  std::vector<Json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    lines.push_back(Json::parse(line));
+  return lines;
 }
 
 inline void expectContains(const std::string &text, const std::string &part) {

@@ -16,12 +16,7 @@ namespace {
 
 class TrainGpt : public testing::Test {
 protected:
-  TrainGpt() {
-    std::string text;
-    for (int i = 0; i < 400; ++i)
-      text += "the cat sat on the mat and the dog sat on the log. ";
-    data = folder.write("data.txt", text);
-  }
+  TrainGpt() { data = folder.write("data.txt", easyText(400)); }
 
   /// A small model on the text.
   std::string command(const std::string &more) const {
@@ -135,7 +130,7 @@ TEST_F(TrainGpt, wrongFlagsAndFilesAreSaidBeforeTheDataIsRead) {
   expectContains(said, "its memory limit is 6 bytes");
 }
 
-/// Without instructions for a type its products take as long as those of f32, and every figure says so.
+/// Without instructions for a type its matmuls take as long as those of f32, and every figure says so.
 TEST_F(TrainGpt, aTypeThatGainsNothingIsSaidToGainNothing) {
   const std::string environment = "TCC_CPU=x86-64 XDG_CACHE_HOME='" + folder.path("cache") + "' ";
   const auto tokensPerSecond = [&](const std::string &type) {

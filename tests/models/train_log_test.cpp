@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -29,13 +28,7 @@ struct LogToFile {
     return options;
   }
   std::string progress() const { return readAll(folder.path("progress")); }
-  std::vector<Json> json() const {
-    std::vector<Json> lines;
-    std::istringstream text(readAll(folder.path("log.jsonl")));
-    for (std::string line; std::getline(text, line);)
-      lines.push_back(Json::parse(line));
-    return lines;
-  }
+  std::vector<Json> json() const { return jsonLines<Json>(readAll(folder.path("log.jsonl"))); }
 };
 
 TEST(TrainLog, writesOneObjectALine) {

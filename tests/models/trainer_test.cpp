@@ -9,7 +9,6 @@
 #include "test_files.h"
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 namespace tcc::models {
 namespace {
@@ -23,10 +22,7 @@ protected:
 
   /// Trains on an easy text with a small model and returns what was generated.
   std::string run(const Arguments &more) {
-    std::string text;
-    for (int i = 0; i < 400; ++i)
-      text += "the cat sat on the mat and the dog sat on the log. ";
-    Arguments arguments = {"--data",     folder.write("text.txt", text),
+    Arguments arguments = {"--data",     folder.write("text.txt", easyText(400)),
                            "--quiet",    "--threads=1",
                            "--layers=1", "--heads=2",
                            "--width=16", "--seq=16",
@@ -52,13 +48,7 @@ protected:
     return readAll(folder.path("sample.txt"));
   }
 
-  std::vector<Json> log(const std::string &name) {
-    std::vector<Json> lines;
-    std::istringstream in(readAll(folder.path(name)));
-    for (std::string line; std::getline(in, line);)
-      lines.push_back(Json::parse(line));
-    return lines;
-  }
+  std::vector<Json> log(const std::string &name) { return jsonLines(readAll(folder.path(name))); }
 };
 
 TEST_F(TrainerTest, aWholeRun) {

@@ -1,4 +1,4 @@
-// Rows of cond and repeat: bodies with elementwise ops, products, reductions, row-wise ops, gradients and other bodies.
+// Rows of cond and repeat: bodies with elementwise ops, matmuls, reductions, row-wise ops, gradients and other bodies.
 #include "tests/ops/op_table.h"
 
 namespace tcc::test {

@@ -128,7 +128,7 @@ TEST(Gradients, equalCentralDifferences) {
 }
 
 /// Rules are written in terms of ops with rules: what is a gradient's value need not have the gradient's own slope, as
-/// |x| in a rule has none at 0. Of each op the smallest cases in f32.
+/// |x| in a rule has none at 0. The cases are the smallest ones in f32 of each op.
 TEST(Gradients, ofGradientsEqualCentralDifferences) {
   auto context = makeContext();
   for (const OpRow &row : opTable()) {

@@ -752,9 +752,9 @@ OpRow scatterAddRow() {
   return row;
 }
 
-//===- products ------------------------------------------------------------------------------------------------===//
+//===- matmuls -------------------------------------------------------------------------------------------------===//
 
-/// Products with a bias, an addend and both; of a batch, of 16 bits into both types, with either type of bias.
+/// Matmuls with a bias, an addend and both; of a batch, of 16 bits into both types, with either type of bias.
 void addEpilogues(OpRow &row) {
   struct Sample {
     std::string a, b, bias, to, element, biasElement, resultElement;

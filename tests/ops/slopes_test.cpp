@@ -33,7 +33,7 @@ std::array<double, 4> sigmoidAndSlopes(double a) {
   return {s, first, first * (other - s), first * (1 - 6 * first)};
 }
 
-/// Of x · s(x), given s and its derivatives, where x times none of them is more than what it tends to.
+/// The slopes of x · s(x), given s and its derivatives. At an infinite x their limits are taken.
 Slopes timesX(double x, std::array<double, 4> s) {
   if (std::isinf(x))
     return {s[0], 0, 0};

@@ -1,9 +1,11 @@
-// Memory of ops in flight: matmuls that say by attributes which stream they run on and what waits for them.
+// The planner's places for ops in flight. In a step only collectives are in flight; here matmuls are, and their
+// attributes say on which stream they run and which op waits for them.
 #include "mlir/Parser/Parser.h"
 #include "passes/memory_places.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include "passes/stream_order.h"
+#include "tests/dialects.h"
 #include <gtest/gtest.h>
 #include <random>
 
@@ -12,7 +14,8 @@ using namespace tcc;
 
 namespace {
 
-/// `stream = 1, wait = 7`: on stream 1, until the matmul with `number = 7`.
+/// A matmul with `test.stream = 1, test.wait = 7` runs on stream 1 until the matmul with `test.number = 7` waits for
+/// it.
 struct FlyingMatmul : InFlightOpInterface::ExternalModel<FlyingMatmul, MatmulOp> {
   static std::optional<int64_t> attribute(Operation *op, StringRef name) {
     auto number = op->getAttrOfType<IntegerAttr>(name);
@@ -30,14 +33,11 @@ struct FlyingMatmul : InFlightOpInterface::ExternalModel<FlyingMatmul, MatmulOp>
 class InFlight : public ::testing::Test {
 protected:
   InFlight() {
-    DialectRegistry registry;
-    registerDialects(registry);
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
+    test::loadDialects(context);
     MatmulOp::attachInterface<FlyingMatmul>(context);
   }
 
-  /// Plans main, of matmuls; what was said where that fails.
+  /// Parses the text and plans its function. Gives "refused: " and the messages where that fails, else nothing.
   std::string plan(const std::string &text) {
     std::string messages;
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { messages += diagnostic.str() + "\n"; });
@@ -53,7 +53,7 @@ protected:
     int64_t begin, end;
     bool meets(const Range &other) const { return begin < other.end && other.begin < end; }
   };
-  /// Of an op's result in the arena; nothing where it is an output.
+  /// The bytes of the op's result in the arena; nothing if it lies elsewhere, as outputs do.
   static std::optional<Range> rangeOf(Operation *op) {
     const Place place = placeOf(op->getResult(0));
     if (place.space != PlaceSpace::arena)
@@ -70,7 +70,8 @@ protected:
   OwningOpRef<ModuleOp> module;
 };
 
-struct ProductsNeedScratch : TargetQueries {
+/// A target on which each matmul needs 320 bytes of scratch.
+struct MatmulsNeedScratch : TargetQueries {
   int64_t scratchBytes(Operation *op) const override { return isa<MatmulOp>(op) ? 320 : 0; }
 };
 
@@ -84,7 +85,7 @@ std::string function(const std::string &body, const std::string &result) {
          " : tensor<8x8xf32>\n}\n";
 }
 
-/// %b is read by %c last; %d and %e come before %f, which uses both %c and them.
+/// A chain in which %c is the last to read %b. %d and %e come after %c, and %f, the first to read %c, comes after them.
 std::string chain(const std::string &attributesOfC) {
   return function(matmul("%a", "%x", "%x", "") + matmul("%b", "%a", "%x", "") +
                       matmul("%c", "%b", "%x", attributesOfC) + matmul("%d", "%x", "%a", "") +
@@ -106,7 +107,7 @@ TEST_F(InFlight, AnOperandIsLiveUntilTheOpThatWaits) {
   EXPECT_GT((*module->getOps<func::FuncOp>().begin())->getAttrOfType<IntegerAttr>(arenaAttr).getInt(), before);
 }
 
-/// Two matmuls in flight at the same time, with scratch.
+/// %a and %b in flight at the same time on the streams `first` and `second`, beside %c on stream 0; %d waits for both.
 std::string two(int first, int second) {
   const auto on = [](int stream) { return "test.stream = " + std::to_string(stream) + " : i64, test.wait = 7 : i64"; };
   return function(matmul("%a", "%x", "%x", on(first)) + matmul("%b", "%x", "%x", on(second)) +
@@ -116,11 +117,11 @@ std::string two(int first, int second) {
 }
 
 TEST_F(InFlight, ScratchIsSharedWithinAStreamAndNotBetweenThem) {
-  ProductsNeedScratch queries;
+  MatmulsNeedScratch queries;
   options.queries = &queries;
   ASSERT_EQ(plan(two(1, 1)), "");
-  EXPECT_TRUE(scratchOf(op(0)).meets(scratchOf(op(1)))) << "one stream runs one after another";
-  EXPECT_FALSE(scratchOf(op(0)).meets(scratchOf(op(2)))) << "stream 0 runs beside it";
+  EXPECT_TRUE(scratchOf(op(0)).meets(scratchOf(op(1)))) << "ops of one stream run one after the other";
+  EXPECT_FALSE(scratchOf(op(0)).meets(scratchOf(op(2)))) << "an op of stream 0 runs beside them";
   ASSERT_EQ(plan(two(1, 2)), "");
   EXPECT_FALSE(scratchOf(op(0)).meets(scratchOf(op(1))));
   EXPECT_TRUE(scratchOf(op(4)).meets(scratchOf(op(0)))) << "after the wait";
@@ -153,9 +154,9 @@ TEST_F(InFlight, WhatNobodyWaitsForOrUsesTooEarlyIsRefused) {
                          "(in_flight_c2)\n");
 }
 
-/// Whether `before` is done when `after` starts, from what streams and waits are, by reachability: an op has a start
-/// and an end; its stream's ops follow each other; it starts after all of stream 0 before it; its end comes before the
-/// start of what waits for it.
+/// Whether `before` is done when `after` starts: an oracle that knows nothing of the planner. The start and the end of
+/// each op are nodes of a graph. Its edges say: an op ends after it starts; ops of one stream follow each other; an op
+/// starts after the earlier ops of stream 0 have ended; and what waits for an op starts after that op has ended.
 class HappensBefore {
 public:
   explicit HappensBefore(Block &block) {
@@ -189,7 +190,8 @@ private:
   std::vector<std::vector<bool>> reach;
 };
 
-/// A function of `count` matmuls over random earlier values, about a third of them in flight on one of three streams.
+/// A function of `count` matmuls that multiply random earlier values. About a third of them are in flight, on one of
+/// three streams.
 std::string randomSteps(unsigned seed, int count) {
   std::mt19937 random(seed);
   const auto below = [&](int bound) { return static_cast<int>(random() % static_cast<unsigned>(bound)); };
@@ -214,7 +216,7 @@ std::string randomSteps(unsigned seed, int count) {
       attributes += ", test.stream = " + std::to_string(stream[at]) + " : i64, test.wait = W" + std::to_string(i) + "W";
     body += matmul("%v" + std::to_string(i), any(), any(), attributes);
   }
-  // What waits is on stream 0: the next such op.
+  // Only an op of stream 0 can wait, so the wait moves to the next one of those.
   for (int i = 0; i < count; ++i)
     if (const auto at = static_cast<size_t>(i); stream[at]) {
       int target = wait[at];
@@ -227,12 +229,12 @@ std::string randomSteps(unsigned seed, int count) {
 }
 
 TEST_F(InFlight, RandomStepsNeverShareBytesOfOpsWithoutAnOrder) {
-  ProductsNeedScratch queries;
+  MatmulsNeedScratch queries;
   options.queries = &queries;
   int flying = 0, reused = 0, planned = 0;
   for (unsigned seed = 1; seed <= 300; ++seed) {
     if (std::string problem = plan(randomSteps(seed, 24)); !problem.empty()) {
-      ASSERT_NE(problem.find("in_flight_c2"), std::string::npos) << problem; // a wait was moved past a user
+      ASSERT_NE(problem.find("in_flight_c2"), std::string::npos) << problem; // the wait moved past an op that uses it
       continue;
     }
     ++planned;

@@ -1,5 +1,5 @@
 // pad-shapes against what it replaces: the same values, interpreted and compiled, of odd sizes in every place that a
-// product has; indices between a size and its padding are out of range; parameters, results and plans keep their
+// matmul has; indices between a size and its padding are out of range; parameters, results and plans keep their
 // shapes; and faults planted in what was padded are seen.
 #include "codegen/compile_session.h"
 #include "codegen/graph_runner.h"
@@ -153,7 +153,7 @@ TEST_F(PadShapes, EveryTrainingStepKeepsItsMeaning) {
   }
 }
 
-/// The repeated product is read along both of its dims, longer along one and along the other. Found by random graphs.
+/// The repeated matmul is read along both of its dims, longer along one and along the other. Found by random graphs.
 TEST_F(PadShapes, BothDimsOfAValueGrow) {
   const std::string text = R"(func.func @main(%x: tensor<2x1xf32>, %y: tensor<2x2xf32>, %k: tensor<2x2xf32>)
     -> tensor<2x2xf32> {
@@ -207,7 +207,7 @@ TEST_F(PadShapes, CompiledStepsAgreeAndShowNoPadding) {
   }
 }
 
-/// The added rows of a product change no other row's sum.
+/// The added rows of a matmul change no other row's sum.
 TEST_F(PadShapes, RowsThatAreOnlyAddedLeaveTheBits) {
   const std::string text = R"(func.func @main(%x: tensor<24x77xf32>, %y: tensor<24x32xf32>) -> tensor<77x32xf32> {
   %e = tcc.tanh %x : tensor<24x77xf32>

@@ -1,16 +1,14 @@
 // The pipeline as a whole: it keeps the meaning at every pass, its gradients are those of an independent sweep and of
 // finite differences, its memory plans hold no two live values in one place, and its words are exact.
 #include "codegen/messages.h"
-#include "ir/analyze_kernel.h"
 #include "ir/fingerprint.h"
 #include "ir/reference/compare.h"
 #include "ir/strided_view.h"
-#include "passes/joined_kernels.h"
-#include "passes/memory_places.h"
 #include "passes/pipeline.h"
 #include "passes/verify_each.h"
 #include "tests/ops/differentiate.h"
 #include "tests/ops/op_table.h"
+#include "tests/passes/live_values.h"
 #include "tests/passes/training_steps.h"
 #include <gtest/gtest.h>
 
@@ -169,9 +167,9 @@ TEST_F(Pipeline, longChainsStayWithinBounds) {
   }
 }
 
-/// In fp64 casts are the identity, so that a product of the wrong value, or a value stored in another's place, would
+/// In fp64 casts are the identity, so that a matmul of the wrong value, or a value stored in another's place, would
 /// show.
-TEST_F(Pipeline, narrowTypesKeepTheMeaningAndLeaveNoWideProduct) {
+TEST_F(Pipeline, narrowTypesKeepTheMeaningAndLeaveNoWideMatmul) {
   for (const TrainingStep &step : trainingSteps())
     for (int level : {0, 2})
       for (bool isF16 : {false, true})
@@ -183,8 +181,8 @@ TEST_F(Pipeline, narrowTypesKeepTheMeaningAndLeaveNoWideProduct) {
           options.target.multipliesF16 = true;
           options.target.narrowActivations = activations;
           EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
-          mainOf(*module).walk([&](MatmulOp product) {
-            for (Value operand : {product.getA(), product.getB()})
+          mainOf(*module).walk([&](MatmulOp matmul) {
+            for (Value operand : {matmul.getA(), matmul.getB()})
               EXPECT_EQ(tensorType(operand).getElementTypeBitWidth(), 16u) << step.name;
           });
         }
@@ -300,25 +298,8 @@ TEST_F(Pipeline, recomputedValuesAreNotStored) {
 
 //===- memory ----------------------------------------------------------------------------------------------------===//
 
-/// A value in the arena: where it lies and when it lives (positions of ops, both included).
-struct Lifetime {
-  Value value;
-  int64_t begin, end;
-  unsigned first, last;
-};
-
-/// The last op that reads `value`, itself or through views that are followed without a copy.
-unsigned lastRead(Value value, const DenseMap<Operation *, unsigned> &position) {
-  unsigned last = position.lookup(value.getDefiningOp());
-  for (Operation *user : value.getUsers()) {
-    last = std::max(last, position.lookup(user));
-    if (user->hasTrait<ViewOp>())
-      last = std::max(last, lastRead(user->getResult(0), position));
-  }
-  return last;
-}
-
-struct ProductsNeedScratch : TargetQueries {
+/// A target on which each matmul needs 320 bytes of scratch.
+struct MatmulsNeedScratch : TargetQueries {
   int64_t scratchBytes(Operation *op) const override { return isa<MatmulOp>(op) ? 320 : 0; }
 };
 
@@ -337,8 +318,8 @@ constexpr const char *joinedStep = R"(func.func @main(%x: tensor<8x8xf32>, %y: t
 })";
 
 TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
-  ProductsNeedScratch queries;
-  int joins = 0;
+  MatmulsNeedScratch queries;
+  int joined = 0;
   std::vector<TrainingStep> steps = trainingSteps();
   steps.push_back({"joined", joinedStep});
   for (const TrainingStep &step : steps)
@@ -347,53 +328,14 @@ TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
       PipelineOptions options = atLevel(level);
       options.queries = &queries;
       ASSERT_TRUE(run(*module, options)) << messages;
-      Block &block = mainOf(*module).getBody().front();
-      DenseMap<Operation *, unsigned> position; // one for kernels that run at the same time
-      for (auto [i, op] : llvm::enumerate(block)) {
-        Operation *before = op.getPrevNode();
-        bool joined = before && joinedGroup(&op) && joinedGroup(&op) == joinedGroup(before);
-        position[&op] = joined ? position[before] : i;
-        joins += joined;
-      }
-      std::vector<Lifetime> lives;
-      int64_t top = 0, shared = 0;
-      for (Operation &op : block) {
-        for (OpResult result : op.getOpResults())
-          if (isa<StructuredOpInterface>(op) && placeOf(result).space == PlaceSpace::arena) {
-            int64_t begin = placeOf(result).offset;
-            lives.push_back(
-                {result, begin, begin + byteSize(tensorType(result)), position[&op], lastRead(result, position)});
-          }
-        if (auto scratch = op.getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
-          lives.push_back({Value(), scratch[0], scratch[0] + scratch[1], position[&op], position[&op]});
-      }
-      for (const Lifetime &a : lives) {
-        EXPECT_EQ(a.begin % 64, 0);
-        top = std::max(top, a.end);
-        for (const Lifetime &b : lives) {
-          bool apart = a.end <= b.begin || b.end <= a.begin || a.last < b.first || b.last < a.first;
-          if (&a == &b || apart || b.first < a.first)
-            continue;
-          // b's kernel may write over an operand that dies in it, where the kernel's form allows that.
-          auto kernel = b.value ? b.value.getDefiningOp<KernelOp>() : KernelOp();
-          bool takesOver = kernel && a.value && a.begin == b.begin && a.last == b.first && a.first < b.first;
-          std::string refusal;
-          for (auto [i, input] : llvm::enumerate(takesOver ? kernel.getInputs() : ValueRange()))
-            if (input == a.value)
-              takesOver &=
-                  mayShareBuffer(*analyzeKernel(kernel, refusal), cast<OpResult>(b.value).getResultNumber(), i);
-          if (takesOver)
-            for (Operation *user : a.value.getUsers())
-              takesOver &= user == kernel || position[user] != b.first;
-          EXPECT_TRUE(takesOver) << step.name << " at -O" << level << ": bytes " << b.begin << ".." << b.end;
-          ++shared;
-        }
-      }
-      int64_t arena = mainOf(*module)->getAttrOfType<IntegerAttr>(arenaAttr).getInt();
-      EXPECT_EQ(arena, (top + 63) / 64 * 64) << step.name;
+      const LiveValues values(mainOf(*module));
+      EXPECT_EQ(values.problems(), "") << step.name << " at -O" << level;
+      const int64_t arena = mainOf(*module)->getAttrOfType<IntegerAttr>(arenaAttr).getInt();
+      EXPECT_EQ(arena, (values.end() + 63) / 64 * 64) << step.name;
       EXPECT_EQ(report.arenaBytes, arena);
+      joined += values.joinedKernels();
     }
-  EXPECT_GT(joins, 0);
+  EXPECT_GT(joined, 0);
 }
 
 TEST_F(Pipeline, statesAreUpdatedInPlace) {
@@ -562,6 +504,30 @@ TEST_F(Pipeline, wrongModulesAreRefusedInWords) {
   }
 }
 
+/// What --print-pipeline prints.
+constexpr const char *table =
+    R"( 1  specialize-shapes    captured  on   first: every later pass sees static sizes
+ 2  decompose            captured  on   before autodiff: gradients are known of primitives alone
+ 3  match-attention      captured  on   on primitives, before autodiff: the gradient of attention is attention's too
+ 4  join-matmuls         captured  on   after match-attention, which knows queries, keys and values apart; before autodiff: one matmul has one gradient
+ 5  autodiff             joint     on   on primitives; forward and backward become one dataflow
+ 6  distribute           joint     on   after autodiff, whose gradients are what ranks add up; before every pass that looks at memory
+ 7  autocast             shaped    off  before expand-unsupported: a target may have kernels of 16-bit types alone
+ 8  expand-unsupported   shaped    on   after autodiff: the target may have the gradient's kernel as well
+ 9  simplify             shaped    on   after autodiff: it shares sums and removes what no result needs
+10  pad-shapes           shaped    on   on final types, from which the gain of matmuls follows; before sums are cut up
+11  split-reductions     shaped    on   before fusion: a long reduction's first part joins its producer
+12  narrow-activations   shaped    off  before fusion, on the ops that it sees: it says what will be stored
+13  fuse-gelu            shaped    off  on final types; before fusion, which would make GELU's gradient a kernel
+14  pack-attention       shaped    on   on final types; before fusion, which would make the join a kernel
+15  fuse-epilogues       shaped    on   on final types and sizes; before fusion, which gets what matmuls leave
+16  fuse-kernels         fused     on   after every rewrite of primitives: none remains outside a kernel
+17  rematerialize        fused     off  after fusion: copies are whole kernels, with their bits, and nothing joins them again; live ranges follow from it
+18  schedule             fused     on   before planning: live ranges follow from the order
+19  schedule-collectives fused     on   after schedule, whose order says when gradients are there; before planning, which keeps what is in flight
+20  plan-memory          planned   on   last: places follow from order and kernels
+)";
+
 TEST_F(Pipeline, printsItsTable) {
   auto print = [](const PipelineOptions &options) {
     std::string text;
@@ -569,40 +535,7 @@ TEST_F(Pipeline, printsItsTable) {
     printPipeline(stream, options);
     return text;
   };
-  EXPECT_EQ(
-      print(PipelineOptions()),
-      " 1  specialize-shapes    captured  on   first: every later pass sees static sizes\n"
-      " 2  decompose            captured  on   before autodiff: gradients are known of primitives alone\n"
-      " 3  match-attention      captured  on   on primitives, before autodiff: the gradient of attention is "
-      "attention's too\n"
-      " 4  join-matmuls         captured  on   after match-attention, which knows queries, keys and values apart; "
-      "before "
-      "autodiff: one matmul has one gradient\n"
-      " 5  autodiff             joint     on   on primitives; forward and backward become one dataflow\n"
-      " 6  distribute           joint     on   after autodiff, whose gradients are what ranks add up; before every "
-      "pass "
-      "that looks at memory\n"
-      " 7  autocast             shaped    off  before expand-unsupported: a target may have kernels of 16-bit "
-      "types alone\n"
-      " 8  expand-unsupported   shaped    on   after autodiff: the target may have the gradient's kernel as well\n"
-      " 9  simplify             shaped    on   after autodiff: it shares sums and removes what no result needs\n"
-      "10  pad-shapes           shaped    on   on final types, from which the gain of matmuls follows; before sums are "
-      "cut "
-      "up\n"
-      "11  split-reductions     shaped    on   before fusion: a long reduction's first part joins its producer\n"
-      "12  narrow-activations   shaped    off  before fusion, on the ops that it sees: it says what will be stored\n"
-      "13  fuse-gelu            shaped    off  on final types; before fusion, which would make GELU's gradient a "
-      "kernel\n"
-      "14  pack-attention       shaped    on   on final types; before fusion, which would make the join a kernel\n"
-      "15  fuse-epilogues       shaped    on   on final types and sizes; before fusion, which gets what matmuls leave\n"
-      "16  fuse-kernels         fused     on   after every rewrite of primitives: none remains outside a kernel\n"
-      "17  rematerialize        fused     off  after fusion: copies are whole kernels, with their bits, and nothing "
-      "joins "
-      "them again; live ranges follow from it\n"
-      "18  schedule             fused     on   before planning: live ranges follow from the order\n"
-      "19  schedule-collectives fused     on   after schedule, whose order says when gradients are there; before "
-      "planning, which keeps what is in flight\n"
-      "20  plan-memory          planned   on   last: places follow from order and kernels\n");
+  EXPECT_EQ(print(PipelineOptions()), table);
   EXPECT_NE(print(atLevel(0)).find("9  simplify             shaped    off"), std::string::npos);
   PipelineOptions on = atLevel(0);
   on.passes["simplify"] = on.passes["match-attention"] = on.passes["join-matmuls"] = on.passes["pad-shapes"] = true;

@@ -1,4 +1,4 @@
-// Random programs around a softmax between two products: attention in many forms, and what only looks like it.
+// Random programs around a softmax between two matmuls: attention in many forms, and what only looks like it.
 #pragma once
 #include "tests/passes/attention_spellings.h"
 

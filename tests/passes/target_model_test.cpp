@@ -158,7 +158,7 @@ TEST(TargetModel, LimitsKernels) {
   EXPECT_EQ(Compiled(scatter, model, 1, Phase::fused).kernels(), 2);
 }
 
-/// Two equal sums, each of a product's 16 KiB that nobody else reads.
+/// Two equal sums, each of a matmul's 16 KiB that nobody else reads.
 constexpr const char *sumsOfProducts = R"(func.func @main(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>)
     -> tensor<64x1xf32> {
   %a = tcc.matmul %x, %x : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
@@ -198,7 +198,7 @@ TEST(TargetModel, SaysWhatProductsRead) {
   EXPECT_EQ(copied.kernelResults(), 2); // two dense copies
 }
 
-/// The first product's result is read by a sum and by the second product.
+/// The first matmul's result is read by a sum and by the second matmul.
 constexpr const char *twoProducts = R"(func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %p = tcc.matmul %x, %x : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
   %s = tcc.add %p, %x : tensor<64x64xf32>
@@ -226,7 +226,7 @@ TEST(TargetModel, SaysWhatIsStoredInSixteenBits) {
   EXPECT_EQ(results(ProductType::asWritten), "32 to 32; 32 to 32; ");
 }
 
-/// A table that a product reads, and its gradient.
+/// A table that a matmul reads, and its gradient.
 constexpr const char *table = R"(func.func @main(%x: tensor<64x8xf32>, %t: tensor<99x8xf32>) -> tensor<99x1xf32> {
   %y = tcc.matmul %x, %t transposed : tensor<64x8xf32>, tensor<99x8xf32> -> tensor<64x99xf32>
   %e = tcc.exp %y : tensor<64x99xf32>
@@ -242,7 +242,7 @@ TEST(TargetModel, SaysWhatProductsGainFromPadding) {
   };
   TargetModel model;
   EXPECT_EQ(rows(model), 99);
-  model.padding.wide.transposed = 1; // of 100 kflop, for 30 % more of two products
+  model.padding.wide.transposed = 1; // of 100 kflop, for 30 % more of two matmuls
   EXPECT_EQ(rows(model), 99) << "the table is copied";
   model.padding.flopsPerByte = 1;
   EXPECT_EQ(rows(model), 128);
@@ -257,7 +257,7 @@ TEST(TargetModel, SaysWhatProductsGainFromPadding) {
   EXPECT_EQ(rows(model), 99);
 }
 
-/// A bias, an argument that is added, two products that are added up, and a bias whose sum is rounded.
+/// A bias, an argument that is added, two matmuls that are added up, and a bias whose sum is rounded.
 constexpr const char *addedUp = R"(func.func @main(%x: tensor<64x64xf32>, %b: tensor<64xf32>, %r: tensor<64x64xf32>)
     -> (tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xbf16>) {
   %row = tcc.broadcast %b : tensor<64xf32> -> tensor<64x64xf32>
@@ -276,7 +276,7 @@ constexpr const char *addedUp = R"(func.func @main(%x: tensor<64x64xf32>, %b: te
 
 TEST(TargetModel, SaysWhatProductsAdd) {
   auto added = [](const TargetModel &model) {
-    std::vector<std::string> list; // sorted: fusion orders products by what they wait for
+    std::vector<std::string> list; // sorted: fusion orders matmuls by what they wait for
     Compiled compiled(addedUp, model, 2, Phase::fused, ProductType::bf16);
     for (MatmulOp product : compiled.all<MatmulOp>()) {
       std::string text = product.getAddend() ? "addend " : "";

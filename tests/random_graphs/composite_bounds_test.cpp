@@ -1,6 +1,7 @@
-// Composites, sums, products and gradients have a bound on their error too, in f32 and in 16 bits: compiled for each
+// Composites, sums, matmuls and gradients have a bound on their error too, in f32 and in 16 bits: compiled for each
 // CPU that this machine can be, against the fp64 interpreter. docs/LANGUAGE.md has the worst values that this prints.
 #include "mlir/Parser/Parser.h"
+#include "tests/dialects.h"
 #include "tests/floats.h"
 #include "tests/random_graphs/graph_check.h"
 #include <cmath>
@@ -22,8 +23,8 @@ struct Composite {
   double low, high;       // of every float argument
   Scale scale;
   double bound; // of f32 results
-  // Of results of 16 bits, in their own ulps: what is computed in f32 is rounded once. Where several ops of 16 bits
-  // make a result, each rounds.
+  // The bound of results of 16 bits, in their own ulps: a result that is computed in f32 is rounded once; if several
+  // ops of 16 bits make a result, each rounds.
   double narrow = 0.51;
 };
 
@@ -230,9 +231,7 @@ double worstUlps(const RefTensor &found, const RefTensor &exact, Scale scale) {
 
 /// A module of `text`, in which T is `element`.
 OwningOpRef<ModuleOp> parse(MLIRContext &context, const std::string &text, const std::string &element) {
-  DialectRegistry registry;
-  registerDialects(registry);
-  context.appendDialectRegistry(registry);
+  test::loadDialects(context);
   const std::string typed = std::regex_replace(text, std::regex("xT>"), "x" + element + ">");
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>("func.func @main" + typed, &context);
   EXPECT_TRUE(module) << typed;

@@ -1,6 +1,6 @@
-// Planted faults in products that add something (fuse-epilogues): a step with biases, a residual, a sum of two products
+// Planted faults in matmuls that add something (fuse-epilogues): a step with biases, a residual, a sum of two matmuls
 // and the gradients of all of it, as the CPU has it and for a model that adds tensors which lie elsewhere. Random
-// graphs have such products too.
+// graphs have such matmuls too.
 #include "codegen/cpu/target.h"
 #include "codegen/lower_plan.h"
 #include "ir/emit.h"
@@ -42,7 +42,7 @@ func.func @main(%x: tensor<17x16xf32> {tcc.name = "x"}, %w1: tensor<16x24xf32> {
       tensor<17x16xf32>, tensor<17x16xf32>, tensor<16x24xf32>, tensor<24xf32>, tensor<24x16xf32>
 })";
 
-/// The CPU, told that products may add tensors from elsewhere, at no more than a kernel's price.
+/// The CPU, told that matmuls may add tensors from elsewhere, at no more than a kernel's price.
 class ElsewhereTarget : public cpu::CpuTarget {
 public:
   ElsewhereTarget() : CpuTarget({}, 1) {
@@ -70,7 +70,7 @@ SmallVector<MatmulOp> products(func::FuncOp function, Test test) {
 
 //===- faults ----------------------------------------------------------------------------------------------------===//
 
-/// A product adds the bias of another.
+/// A matmul adds the bias of another.
 bool biasOfAnother(func::FuncOp function) {
   auto list = products(function, [](MatmulOp op) { return bool(op.getBias()); });
   for (MatmulOp op : list)
@@ -82,7 +82,7 @@ bool biasOfAnother(func::FuncOp function) {
   return false;
 }
 
-/// The kernel's addition stays where the product has one already.
+/// The kernel's addition stays where the matmul has one already.
 bool biasTwice(func::FuncOp function) {
   for (MatmulOp op : products(function, [](MatmulOp op) { return bool(op.getBias()); })) {
     OpBuilder builder(op->getBlock(), std::next(op->getIterator()));
@@ -94,7 +94,7 @@ bool biasTwice(func::FuncOp function) {
   return false;
 }
 
-/// A product adds an operand of its own instead of the residual.
+/// A matmul adds an operand of its own instead of the residual.
 bool addendOfAnother(func::FuncOp function) {
   for (MatmulOp op : products(function, [](MatmulOp op) { return bool(op.getAddend()); }))
     for (BlockArgument argument : function.getArguments())
@@ -139,7 +139,7 @@ bool staleAddend(runtime::Plan &plan) {
   return call;
 }
 
-/// The product runs before what it adds to is there.
+/// The matmul runs before what it adds to is there.
 bool addedTooEarly(runtime::Plan &plan) {
   for (size_t i = 1; i < plan.instructions.size(); ++i) {
     auto *call = std::get_if<runtime::MatmulCall>(&plan.instructions[i].call);
@@ -175,7 +175,7 @@ protected:
   const cpu::CpuTarget inPlace{{}, 1};
   const ElsewhereTarget elsewhere;
 
-  /// Compiles a copy with the fault; nothing and in `error` why not. `count` gets the products that add something.
+  /// Compiles a copy with the fault; nothing and in `error` why not. `count` gets the matmuls that add something.
   std::optional<runtime::Artefact> compile(ModuleOp module, const Fault &fault, size_t &count, std::string &error) {
     const cpu::CpuTarget &target = fault.elsewhere ? elsewhere : inPlace;
     OwningOpRef<ModuleOp> copy(cast<ModuleOp>(module->clone()));

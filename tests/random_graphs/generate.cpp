@@ -1,10 +1,9 @@
-// The generator: a pool of values with a bound on their magnitude; each step picks values, preferring recent ones, and
-// adds an op or a small family of ops to the pool. Bounds keep exp, sums and products in range, so that differences
-// are errors of the compiler and not of the arithmetic.
+// The generator. Each step picks values from the pool, recent ones more often than others, and adds an op or a small
+// family of ops of them to the pool.
 #include "tests/random_graphs/generate.h"
-#include "ir/emit.h"
 #include "mlir/IR/Verifier.h"
 #include "tests/random_graphs/generate_attention.h"
+#include "tests/random_graphs/value_pool.h"
 #include "llvm/Support/xxhash.h"
 
 using namespace mlir;
@@ -12,17 +11,9 @@ using namespace mlir;
 namespace tcc::test {
 namespace {
 
-using Shape = SmallVector<int64_t>;
-
-struct Item {
-  Value value;
-  double bound; // about the largest magnitude
-};
-
-class Generator {
+class Generator : ValuePool {
 public:
-  Generator(MLIRContext &context, uint64_t seed, const GenerateOptions &options)
-      : dice(seed), options(options), builder(&context), emit(builder, builder.getUnknownLoc()) {}
+  Generator(MLIRContext &context, uint64_t seed, const GenerateOptions &options) : ValuePool(context, seed, options) {}
 
   OwningOpRef<ModuleOp> run() {
     OwningOpRef<ModuleOp> module(ModuleOp::create(emit.loc));
@@ -40,136 +31,6 @@ public:
   }
 
 private:
-  Dice dice;
-  const GenerateOptions &options;
-  OpBuilder builder;
-  Emit emit;
-  func::FuncOp function;
-  Block *block = nullptr;
-  std::vector<Item> pool;
-  SmallVector<Value> floatArguments;
-  SmallVector<BlockArgument> stateArguments;
-  SmallVector<int64_t, 3> sizes; // that argument shapes are made of
-
-  //===- arguments ---------------------------------------------------------------------------------------------===//
-
-  Value argument(RankedTensorType type, StringRef prefix, bool state = false) {
-    unsigned number = function.getNumArguments();
-    NamedAttrList attributes;
-    attributes.set(nameAttr, builder.getStringAttr(prefix + std::to_string(number)));
-    if (state)
-      attributes.set(stateAttr, builder.getUnitAttr());
-    (void)function.insertArgument(number, type, attributes.getDictionary(builder.getContext()), emit.loc);
-    BlockArgument added = function.getArgument(number);
-    if (state)
-      stateArguments.push_back(added);
-    if (isa<FloatType>(type.getElementType()))
-      floatArguments.push_back(added);
-    return added;
-  }
-
-  Value floatArgument(ArrayRef<int64_t> shape, bool state = false) {
-    return argument(RankedTensorType::get(shape, emit.f32()), state ? "s" : "x", state);
-  }
-
-  Value indexArgument(ArrayRef<int64_t> shape, bool loose) {
-    Type element = dice.chance(25) ? Type(builder.getI64Type()) : emit.i32();
-    return argument(RankedTensorType::get(shape, element), loose ? "loose" : "i");
-  }
-
-  void addFirstArguments() {
-    for (int i = 0; i < 3; ++i)
-      sizes.push_back(dice.pick<int64_t>({1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33}));
-    while (sizes[0] * sizes[1] * sizes[2] > options.elements)
-      *llvm::max_element(sizes) /= 2;
-    int count = static_cast<int>(dice.between(1, 4));
-    for (int i = 0; i < count; ++i) {
-      Shape shape;
-      int64_t rank = i == 0 ? dice.between(1, 3) : dice.between(0, 3);
-      for (int64_t d = 3 - rank; d < 3; ++d)
-        shape.push_back(dice.chance(10) ? 1 : sizes[d]);
-      pool.push_back({floatArgument(shape, options.states && dice.chance(30)), 1});
-    }
-  }
-
-  //===- picking -----------------------------------------------------------------------------------------------===//
-
-  static ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
-  static int64_t sizeOf(Value value) { return tensorType(value).getNumElements(); }
-  static Type elementOf(Value value) { return tensorType(value).getElementType(); }
-
-  /// Recent values more often.
-  Item pick() {
-    size_t window = dice.chance(60) ? std::min<size_t>(pool.size(), 4) : pool.size();
-    return pool[pool.size() - 1 - dice.below(window)];
-  }
-
-  /// A value of at least this rank; one may have to be made.
-  Item pickOfRank(int64_t rank) {
-    for (int attempt = 0; attempt < 6; ++attempt)
-      if (Item item = pick(); tensorType(item.value).getRank() >= rank)
-        return item;
-    Shape shape;
-    for (int64_t d = 0; d < rank; ++d)
-      shape.push_back(sizes[(3 - rank % 3 + d) % 3]);
-    while (product(shape) > options.elements)
-      *llvm::max_element(shape) /= 2;
-    return {floatArgument(shape), 1};
-  }
-
-  static int64_t product(ArrayRef<int64_t> shape) {
-    int64_t count = 1;
-    for (int64_t size : shape)
-      count *= size;
-    return count;
-  }
-
-  void add(Value value, double bound) {
-    // Large values are pressed back, values beyond the size limit are cut.
-    if (sizeOf(value) > 4 * options.elements) {
-      Shape starts(tensorType(value).getRank(), 0), limits(shapeOf(value));
-      *llvm::max_element(limits) = std::max<int64_t>(1, *llvm::max_element(limits) / 8);
-      value = emit.slice(value, starts, limits);
-    }
-    if (bound > 50) {
-      value = dice.chance(50) ? emit.mul(value, 10 / bound) : emit.tanh(value);
-      bound = 10;
-    }
-    pool.push_back({value, bound});
-  }
-
-  /// y in x's shape and element type, if it can be broadcast there.
-  std::optional<Item> fit(Item y, Value x) {
-    ArrayRef<int64_t> from = shapeOf(y.value), to = shapeOf(x);
-    if (from.size() > to.size())
-      return std::nullopt;
-    for (size_t i = 1; i <= from.size(); ++i)
-      if (from[from.size() - i] != to[to.size() - i] && from[from.size() - i] != 1)
-        return std::nullopt;
-    return Item{emit.broadcast(emit.cast(y.value, elementOf(x)), to), y.bound};
-  }
-
-  /// Another value in x's type: from the pool, a literal, a coordinate or a new argument.
-  Item partner(Item x) {
-    for (int attempt = 0; attempt < 5; ++attempt)
-      if (Item y = pick(); y.value != x.value)
-        if (std::optional<Item> fitted = fit(y, x.value))
-          return *fitted;
-    if (dice.chance(30))
-      return {emit.constant(dice.pick<double>({-1.5, 0.25, 2}), tensorType(x.value)), 2};
-    if (int64_t rank = tensorType(x.value).getRank(); rank > 0 && dice.chance(30)) {
-      int64_t dim = dice.below(rank);
-      Value coordinate = emit.iota(dim, shapeOf(x.value), elementOf(x.value));
-      return {emit.mul(coordinate, 0.0625), 0.0625 * shapeOf(x.value)[dim]};
-    }
-    Shape shape(shapeOf(x.value));
-    if (!shape.empty() && dice.chance(60))
-      shape.erase(shape.begin(), shape.begin() + dice.below(shape.size() + 1));
-    for (int64_t &size : shape)
-      size = dice.chance(15) ? 1 : size;
-    return *fit({floatArgument(shape), 1}, x.value);
-  }
-
   //===- steps -------------------------------------------------------------------------------------------------===//
 
   struct Step {
@@ -181,13 +42,13 @@ private:
         {3, &Generator::addUnary},          {4, &Generator::addBinary},       {1, &Generator::addChoice},
         {2, &Generator::addReduction},      {1, &Generator::addReshape},      {1, &Generator::addTranspose},
         {1, &Generator::addSlice},          {1, &Generator::addPad},          {1, &Generator::addConcat},
-        {1, &Generator::addBroadcast},      {2, &Generator::addProduct},      {2, &Generator::addRowComposite},
+        {1, &Generator::addBroadcast},      {2, &Generator::addMatmul},       {2, &Generator::addRowComposite},
         {1, &Generator::addUnaryComposite}, {1, &Generator::addCrossEntropy}, {1, &Generator::addGather},
         {1, &Generator::addScatter},        {1, &Generator::addCast},         {1, &Generator::addDropoutOrAttention},
         {1, &Generator::addEqualSlices},    {1, &Generator::addWindow},
     };
     const auto weightOf = [&](const Step &step) {
-      return options.sums && step.add == &Generator::addProduct ? 3 * step.weight : step.weight;
+      return options.sums && step.add == &Generator::addMatmul ? 3 * step.weight : step.weight;
     };
     int total = 0;
     for (const Step &step : steps)
@@ -408,9 +269,9 @@ private:
       add(emit.broadcast(x, shape), bound);
   }
 
-  /// A product with things around it that could be part of it: a bias, a residual or another product, roundings, an
-  /// activation; what the sum is read by decides whether they will.
-  void addSumOfProducts() {
+  /// A matmul with ops around it that could become part of it: a bias, a residual or another matmul, roundings, an
+  /// activation. Whether they do depends on what reads the sum.
+  void addSumOfMatmuls() {
     auto [x, bound] = pickOfRank(2);
     const int64_t contraction = shapeOf(x).back(), columns = dice.pick<int64_t>({1, 5, 16, 33});
     Value sum = emit.matmul(x, emit.cast(floatArgument({contraction, columns}), elementOf(x)), false, false,
@@ -444,34 +305,34 @@ private:
     add(sum, bound + 1);
   }
 
-  void addProduct() {
+  void addMatmul() {
     if (options.sums && dice.chance(50))
-      return addSumOfProducts();
+      return addSumOfMatmuls();
     auto [x, bound] = pickOfRank(2);
     ArrayRef<int64_t> shape = shapeOf(x);
     int64_t rank = shape.size();
-    Value product;
+    Value result;
     int64_t contraction = shape[rank - 1];
     if (dice.chance(25)) { // with itself, over rows or columns
       bool overRows = dice.chance(50);
       contraction = overRows ? shape[rank - 2] : shape[rank - 1];
-      product = emit.matmul(x, x, overRows, !overRows);
+      result = emit.matmul(x, x, overRows, !overRows);
       bound *= bound;
     } else if (rank == 2 && dice.chance(30)) { // transposed on the left
       contraction = shape[0];
-      product = emit.matmul(x, emit.cast(floatArgument({contraction, sizes[dice.below(3)]}), elementOf(x)), true);
+      result = emit.matmul(x, emit.cast(floatArgument({contraction, sizes[dice.below(3)]}), elementOf(x)), true);
     } else if (rank >= 3 && dice.chance(40)) { // batched on both sides
       Shape other(shape);
       other[rank - 2] = dice.pick<int64_t>({1, 3, 8, 17});
-      product = emit.matmul(x, emit.cast(floatArgument(other), elementOf(x)), false, true);
+      result = emit.matmul(x, emit.cast(floatArgument(other), elementOf(x)), false, true);
     } else if (dice.chance(50)) {
-      product = emit.create<LinearOp>(x, floatArgument({contraction, sizes[dice.below(3)]}), Value());
+      result = emit.create<LinearOp>(x, floatArgument({contraction, sizes[dice.below(3)]}), Value());
     } else {
       int64_t columns = dice.pick<int64_t>({1, 5, 16, 33});
       Value weight = floatArgument({contraction, columns}), bias = floatArgument({columns});
-      product = emit.create<LinearOp>(x, weight, bias);
+      result = emit.create<LinearOp>(x, weight, bias);
     }
-    add(product, bound * contraction + 1);
+    add(result, bound * contraction + 1);
   }
 
   void addRowComposite() {
@@ -557,7 +418,7 @@ private:
     add(attention, std::max(bound, 1.0));
   }
 
-  /// Attention by hand over heads of their own, of up to some blocks of keys.
+  /// Attention that is spelled out in smaller ops, over operands of its own with up to 73 keys.
   void addHeads() {
     const int64_t batch = dice.between(1, 2), heads = dice.between(1, 3), width = dice.pick<int64_t>({1, 4, 8, 24});
     const int64_t queries = dice.pick<int64_t>({1, 5, 9, 17, 33, 70}), keys = dice.chance(70) ? queries : queries + 3;
@@ -586,7 +447,7 @@ private:
     resultAttributes.push_back(attributes);
   }
 
-  /// mean(tanh(x · w)) over a few values, w a coordinate's function, so that no gradient cancels.
+  /// mean(tanh(x · w)), summed over a few values; w depends on the coordinate, so that no gradient cancels.
   Value loss() {
     Value sum;
     int64_t terms = dice.between(1, 3);
@@ -601,7 +462,7 @@ private:
     return sum;
   }
 
-  /// What a state's next value is made from: a pool value of its shape, its neighbour's old value, or itself.
+  /// A state's next value, made from a value of its shape in the pool, from another state's old value, or from itself.
   Value nextState(unsigned number) {
     BlockArgument state = stateArguments[number];
     BlockArgument other = stateArguments[(number + 1) % stateArguments.size()];

@@ -1,4 +1,4 @@
-// Random graphs: a captured training step from a seed, and inputs for any such function.
+// Random graphs for tests: a seed gives a training step as a user would write it, and inputs for it.
 #pragma once
 #include "ir/reference/interpreter.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -6,13 +6,13 @@
 namespace tcc::test {
 
 struct GenerateOptions {
-  int ops = 14;            // random steps; a step adds one to about six ops
-  int64_t elements = 1500; // about the most elements of one value
-  bool bf16 = true;        // casts to bf16 and back
-  bool states = true;      // arguments that the step updates in place
-  bool attention = false;  // attention written by hand, in front of the steps
-  bool sums = false;       // more products, with a bias, a residual or another product added
-  bool gradients = true;   // a loss and its gradients with respect to every float argument
+  int ops = 14;            // how often something random is added, which is one to about six ops
+  int64_t elements = 1500; // no value has many more elements than this
+  bool bf16 = true;        // whether values are cast to bf16 and back
+  bool states = true;      // whether some arguments are states, which the step updates
+  bool attention = false;  // whether attention, spelled out in smaller ops, comes first
+  bool sums = false;       // whether there are more matmuls, to which a bias, a residual or another matmul is added
+  bool gradients = true;   // whether there are a loss and its gradients with respect to every float argument
 };
 
 /// A verified module with one function @main, the same for the same seed and options everywhere.

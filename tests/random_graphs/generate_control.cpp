@@ -1,5 +1,6 @@
-// A range of ops becomes a body: what it reads from before is its inputs, what is read after it its results. The
-// second body of a cond computes the same with a twist; a loop adds up what it computes, halving what it had.
+// A range of consecutive ops becomes the body of a tcc.cond or of a tcc.repeat. The values that it reads become the
+// body's inputs, and those of its values that are read after it become the results. The second body of a cond computes
+// the same values, negated or halved. A loop halves its results in each turn and adds the body's values.
 #include "tests/random_graphs/generate_control.h"
 #include "ir/emit.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,7 +17,7 @@ bool isFloat(Value value) {
   return isa<FloatType>(tensorType(value).getElementType());
 }
 
-/// Ops next to each other in one block, with what flows in and out.
+/// Consecutive ops of one block, the values from before that they read, and their values that others read.
 struct Range {
   SmallVector<Operation *> ops;
   llvm::SetVector<Value> inputs, results;
@@ -79,7 +80,7 @@ private:
       op->erase();
   }
 
-  /// A loop inside of a body; conditions need an argument of the function.
+  /// Puts one op of a body into a loop. It is never a cond, whose predicate must be an argument of the function.
   void outlineInside(Block &block) {
     SmallVector<Operation *> ops = llvm::map_to_vector(block.without_terminator(), [](Operation &op) { return &op; });
     if (ops.empty())
@@ -92,7 +93,7 @@ private:
     replace(range, made);
   }
 
-  /// The range's ops at the end of the block, which has an argument for each input; gives their results.
+  /// Clones the range's ops to where `into` stands, on `inputs` instead of the range's inputs. Gives the results.
   SmallVector<Value> clone(const Range &range, OpBuilder &into, ValueRange inputs) {
     IRMapping map;
     map.map(range.inputs.getArrayRef(), inputs);
@@ -130,13 +131,13 @@ private:
     return made;
   }
 
-  /// c ← c / 2 + values, beginning with zeros or a scanned value's sum.
+  /// In each turn carried ← carried / 2 + values, and often + a scanned value; carried begins at zeros.
   Operation *repeat(const Range &range) {
     const int64_t count = dice.between(1, 4);
     SmallVector<Value> start =
         llvm::map_to_vector(range.results, [&](Value value) { return emit.zeros(tensorType(value)); });
     SmallVector<Value> scanned;
-    if (dice.chance(60)) { // [count, 1, ...] of the turn's number, as the result is broadcast from it
+    if (dice.chance(60)) { // one number for each turn, which the body broadcasts
       Value parts = emit.iota(0, {count, 1}, emit.f32());
       scanned.push_back(emit.mul(parts, 0.25));
     }

@@ -24,7 +24,7 @@ struct CheckOptions {
   bool matchAttention = false; // a Reference has to be told, too: of a graph as it is written other sums cancel
   int threads = 1;             // at run time
   bool checked = true;         // arena and outputs start as NaN, and the float environment must not change
-  int64_t padding = 0;         // sizes of products grow to its multiples, whether that pays or not; 0: where it pays
+  int64_t padding = 0;         // sizes of matmuls grow to its multiples, whether that pays or not; 0: where it pays
   bool separate = false;       // each value in memory of its own
   cpu::Target target;
 };

@@ -139,7 +139,7 @@ TEST_F(JoinedMatmuls, wideOnesStayApart) {
   EXPECT_EQ(said[0], "the 3 matmuls matmul stay apart: one would save moving 17.5 kB and copy 51.2 kB");
 }
 
-/// Two losses over parts of a batch read the same parameters, which are cast, the second one after the first product.
+/// Two losses over parts of a batch read the same parameters, which are cast, the second one after the first matmul.
 TEST_F(JoinedMatmuls, partsOfABatchShareTheJoinedParameters) {
   std::string text = "func.func @main(%x: tensor<5x6xf32>, %y: tensor<9x6xf32>, %u: tensor<6x3xbf16>, %v: "
                      "tensor<6x10xbf16>) -> (tensor<6x3xf32>, tensor<6x10xf32>, tensor<5x6xf32>, tensor<9x6xf32>) {\n"

@@ -1,6 +1,7 @@
 // Compiled numbers where cancellation, tails, special values or long sums decide, against values worked out in double:
 // for every level and for each CPU that this machine can be.
 #include "mlir/Parser/Parser.h"
+#include "tests/dialects.h"
 #include "tests/random_graphs/graph_check.h"
 #include <cmath>
 #include <gtest/gtest.h>
@@ -19,9 +20,7 @@ using Numbers = std::vector<double>;
 void forAll(const std::string &text, const std::vector<Numbers> &inputs,
             llvm::function_ref<void(llvm::ArrayRef<RefTensor>)> expect, std::vector<int> levels = {0, 2}) {
   MLIRContext context;
-  DialectRegistry registry;
-  registerDialects(registry);
-  context.appendDialectRegistry(registry);
+  test::loadDialects(context);
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
   ASSERT_TRUE(module) << text;
   std::vector<RefTensor> arguments;

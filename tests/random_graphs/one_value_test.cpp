@@ -1,6 +1,6 @@
 // One value has one set of bits: wherever a compiled program stores an elementwise value, it is what its op makes of
 // the stored operands, though fused kernels compute the operands again, in lanes, scalars and masked tails, next to
-// other ops. A random training step returns what products and reductions give and a random half of its elementwise
+// other ops. A random training step returns what matmuls and reductions give and a random half of its elementwise
 // values; between these the elementwise ops are compiled again at -O0, one kernel an op, and run on the stored values.
 // TCC_RANDOM_GRAPHS sets how many steps (30), TCC_RANDOM_SEED the first seed.
 #include "ir/reference/compare.h"

@@ -151,7 +151,7 @@ bool reuseTooEarly(runtime::Plan &plan) {
     for (runtime::BufferId victim : usesOf(plan, plan.instructions[made]).writes)
       for (size_t between = made + 1; inArena(victim) && between < plan.instructions.size(); ++between)
         for (runtime::BufferId mover : usesOf(plan, plan.instructions[between]).writes) {
-          // A product may leave its scratch as it is.
+          // A matmul may leave its scratch as it is.
           if (!std::holds_alternative<runtime::KernelCall>(plan.instructions[between].call) || !inArena(mover) ||
               plan.buffers[mover].bytes != plan.buffers[victim].bytes || plan.buffers[mover].bytes < 256 ||
               touches(plan, mover, victim))
@@ -190,7 +190,7 @@ bool updateTooEarly(runtime::Plan &plan) {
   return false;
 }
 
-/// An operand of a product is read across instead of along.
+/// An operand of a matmul is read across instead of along.
 bool wrongStride(runtime::Plan &plan) {
   for (runtime::Instruction &instruction : plan.instructions)
     if (auto *product = std::get_if<runtime::MatmulCall>(&instruction.call);

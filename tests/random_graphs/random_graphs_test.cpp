@@ -93,7 +93,7 @@ std::string reduced(ModuleOp module, uint64_t seed, const CheckOptions &options,
          " ops (" + checkGraph(*small, seed, options) + "), -O" + std::to_string(options.level) + "\n" + textOf(*small);
 }
 
-/// The joint step with its products in bf16, as autocast leaves it.
+/// The joint step with its matmuls in bf16, as autocast leaves it.
 OwningOpRef<ModuleOp> withNarrowProducts(ModuleOp module) {
   OwningOpRef<ModuleOp> joint = module.clone();
   PipelineOptions options;

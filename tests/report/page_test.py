@@ -140,7 +140,7 @@ def check_train_step(browser, folder):
     check("the IR after the last pass of the phase", browser.run(
         "const of = report(), at = of.stages.filter(stage => ['fuse-kernels', 'fuse-epilogues'].includes(stage.name)).map(stage => of.texts[stage.text]); return at.some(text => text.includes('tcc.kernel'))"), fused[:200])
     equal("keys", browser.run("document.dispatchEvent(new KeyboardEvent('keydown', {key: '3', bubbles: true})); return location.hash"), "#graph")
-    # Of a graph: a click on a box says what it is, and leads to its kernel.
+    # In a graph a click on a box says what it is, and leads to its kernel.
     browser.wait("return document.getElementById('pane').className === 'graph'")
     browser.run("document.querySelector('#pane svg rect.box').parentNode.dispatchEvent(new MouseEvent('click', {bubbles: true}))")
     browser.wait("return document.getElementById('node') !== null")

@@ -1,4 +1,4 @@
-// A product beside plain loops in double.
+// A matmul beside plain loops in double.
 #pragma once
 #include "runtime/gemm.h"
 #include "runtime/memory.h"
@@ -123,7 +123,7 @@ inline void checkProduct(const GemmDesc &desc, int threads = 2) {
   checkProduct(desc, byGemm(desc, threads), threads);
 }
 
-/// C of a product without bias, from operands that `change` may alter.
+/// C of a matmul without bias, from operands that `change` may alter.
 template <typename Change>
 std::vector<float> resultOf(const GemmDesc &desc, const Multiplication &product, int threads, Change &&change) {
   const GemmExtents extents = *gemmExtents(desc);

@@ -1,6 +1,7 @@
 // Collectives in plans, and which rank a process is: what is refused, and in which words.
 #include "runtime/plan.h"
 #include "runtime/ranks/ranks.h"
+#include "tests/runtime/made_instruction.h"
 #include <cstdlib>
 #include <functional>
 #include <gtest/gtest.h>
@@ -18,10 +19,7 @@ Plan planOf(CollectiveCall call, const std::vector<int64_t> &sizes) {
     plan.buffers.push_back({Space::arena, 0, offset, bytes});
     offset += (bytes + 63) / 64 * 64;
   }
-  Instruction instruction;
-  instruction.label = "exchange";
-  instruction.call = std::move(call);
-  plan.instructions.push_back(std::move(instruction));
+  plan.instructions.push_back(test::instruction(std::move(call), "exchange"));
   return plan;
 }
 

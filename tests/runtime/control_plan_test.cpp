@@ -2,19 +2,14 @@
 #include "runtime/executable.h"
 #include "runtime/separate_values.h"
 #include "runtime/step_parts.h"
+#include "tests/runtime/made_instruction.h"
 #include <functional>
 #include <gtest/gtest.h>
 
 namespace tcc::runtime {
 namespace {
 
-template <typename Call>
-Instruction instruction(Call call, std::string label) {
-  Instruction made;
-  made.call = std::move(call);
-  made.label = std::move(label);
-  return made;
-}
+using test::instruction;
 
 /// For each of the three i32 of `x`, in a loop: where `p` holds, `last` is that part, else 0x07070707; after the loop
 /// `out` is a copy of it.

@@ -3,6 +3,7 @@
 #include "runtime/executable.h"
 #include "runtime/step_parts.h"
 #include "tests/mutate.h"
+#include "tests/runtime/made_instruction.h"
 #include <bit>
 #include <gtest/gtest.h>
 
@@ -17,12 +18,7 @@ Plan planOf(const CustomCall &named) {
   plan.outputs = {{"out", DType::f32, {3}}};
   plan.states = {{"w", DType::f32, {3}}};
   plan.buffers = {{Space::input, 0, 0, 12}, {Space::output, 0, 0, 12}, {Space::state, 0, 0, 12}};
-  Instruction call, copy;
-  call.call = named;
-  call.label = "custom";
-  copy.call = CopyCall{1, 2};
-  copy.label = "copy";
-  plan.instructions = {call, copy};
+  plan.instructions = {test::instruction(named, "custom"), test::instruction(CopyCall{1, 2}, "copy")};
   return plan;
 }
 

@@ -65,10 +65,7 @@ Artefact fillArtefact(const char *symbol, int64_t count, int64_t granularity = 1
   plan.arenaBytes = count * 4;
   plan.buffers = {{Space::arena, 0, 0, count * 4}, {Space::output, 0, 0, count * 4}};
   plan.kernels = {{symbol, 1, 1, ""}};
-  Instruction copy;
-  copy.call = CopyCall{0, 1};
-  copy.label = "copy";
-  plan.instructions = {kernelCall(0, {{{0}, count}}, granularity, symbol), copy};
+  plan.instructions = {kernelCall(0, {{{0}, count}}, granularity, symbol), test::instruction(CopyCall{0, 1}, "copy")};
   return cpuArtefact(plan, testKernels());
 }
 

@@ -1,5 +1,6 @@
 // Flights of a plan: what validation refuses, and how a CPU runs them.
 #include "runtime/executable.h"
+#include "tests/runtime/made_instruction.h"
 #include "tests/runtime/thread_ranks.h"
 #include <functional>
 #include <gtest/gtest.h>
@@ -8,13 +9,7 @@
 namespace tcc::runtime {
 namespace {
 
-template <typename Call>
-Instruction instruction(Call call, std::string label) {
-  Instruction made;
-  made.call = std::move(call);
-  made.label = std::move(label);
-  return made;
-}
+using test::instruction;
 
 CollectiveCall gather(BufferId source, BufferId target, int64_t flight) {
   CollectiveCall call;

@@ -1,4 +1,4 @@
-// Products against plain loops in double: transposes, strides, batches, beta, bias, 16 bits, sizes of 1 and 0; nothing
+// Matmuls against plain loops in double: transposes, strides, batches, beta, bias, 16 bits, sizes of 1 and 0; nothing
 // outside C is written; equal bits run to run.
 #include "check_product.h"
 
@@ -198,7 +198,7 @@ TEST(Gemm, largerProductOnSeveralThreadCounts) {
     checkProduct(product(DType::f32, DType::f32, 100, 96, 300, true, false), threads);
 }
 
-/// docs/LANGUAGE.md promises it of every product, whatever multiplies here.
+/// docs/LANGUAGE.md promises it of every matmul, whatever multiplies here.
 TEST_P(GemmTest, sameBitsForAnyThreads) {
   for (auto [m, n, k] : {std::array{31, 65, 2},
                          {1, 300, 257},

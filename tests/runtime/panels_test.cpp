@@ -1,4 +1,4 @@
-// Products by panels, by each instruction set that this CPU has: sizes around panels, blocks, chunks and stretches of
+// Matmuls by panels, by each instruction set that this CPU has: sizes around panels, blocks, chunks and stretches of
 // depth; f32's precision; infinities and NaNs; one rounding of 16-bit results; equal bits for any number of threads.
 #include "check_product.h"
 #include "runtime/cpu.h"
@@ -112,7 +112,7 @@ TEST_P(PanelsTest, partsOfSomeStretches) {
   }
 }
 
-/// Many products are divided among threads whole, few by their blocks.
+/// Many matmuls are divided among threads whole, few by their blocks.
 TEST_P(PanelsTest, batches) {
   for (int64_t batch : {2, 7, 30}) {
     GemmDesc desc = product(DType::bf16, DType::f32, 40, 33, 70);

@@ -10,7 +10,7 @@ Profiler::Event kernel(const char *label, int64_t start) {
   return {label, "kernel", start, 2000, 1000, 10000, ""};
 }
 
-/// Two steps of 20 µs: two layers of a kernel, a bf16 product, a copy, 1 µs of waiting.
+/// Two steps of 20 µs: two layers of a kernel, a bf16 matmul, a copy, 1 µs of waiting.
 Profiler sample() {
   Profiler profiler;
   for (int64_t start : {0, 20000}) {

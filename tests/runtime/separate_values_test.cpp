@@ -11,17 +11,11 @@ using test::kernelCall;
 using test::testKernels;
 
 Instruction copyOf(BufferId from, BufferId to) {
-  Instruction made;
-  made.call = CopyCall{from, to};
-  made.label = "copy";
-  return made;
+  return test::instruction(CopyCall{from, to}, "copy");
 }
 
 Instruction fillOf(BufferId target) {
-  Instruction made;
-  made.call = FillCall{target, 7};
-  made.label = "fill";
-  return made;
+  return test::instruction(FillCall{target, 7}, "fill");
 }
 
 /// [begin, end) of what an instruction's first and second buffer are now.

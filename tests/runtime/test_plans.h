@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/artefact.h"
 #include "runtime/files.h"
+#include "tests/runtime/made_instruction.h"
 #include <cstring>
 #include <string>
 #define XXH_INLINE_ALL
@@ -16,10 +17,7 @@ inline std::string floatBytes(float value) {
 }
 
 inline Instruction kernelCall(uint32_t kernel, std::vector<Segment> segments, int64_t granularity, std::string label) {
-  Instruction instruction;
-  instruction.call = KernelCall{kernel, std::move(segments), granularity};
-  instruction.label = std::move(label);
-  return instruction;
+  return instruction(KernelCall{kernel, std::move(segments), granularity}, std::move(label));
 }
 
 /// One step over x [8, 24], w [24, 40] (state), b [40] (state): h = x w; y = max(h + b, 0); w -= 0.5 (x^T y);
@@ -53,26 +51,19 @@ inline Plan stepPlan() {
                   {Space::output, 0, 0, rows},
                   {Space::output, 1, 0, rows}};
   plan.kernels = {{"bias_relu", 3, 1, "add, maximum"}, {"descend", 2, 1, "multiply, subtract"}, {"scale", 3, 1, ""}};
-  Instruction first;
-  first.call = MatmulCall{forward, 0, 1, 3, noBuffer, scratch ? BufferId{6} : noBuffer};
-  first.label = "x w";
+  Instruction first = instruction(MatmulCall{forward, 0, 1, 3, noBuffer, scratch ? BufferId{6} : noBuffer}, "x w");
   first.flops = forward.flops();
   Instruction second = kernelCall(0, {{{3, 2, 4}, 8}}, 1, "bias relu");
   second.sources = {{"model.cpp", 41, 7}};
   second.bytes = 2 * rows;
-  Instruction third;
-  third.call = MatmulCall{backward, 0, 4, 5, noBuffer, scratch ? BufferId{6} : noBuffer};
-  third.label = "x^T y";
+  Instruction third = instruction(MatmulCall{backward, 0, 4, 5, noBuffer, scratch ? BufferId{6} : noBuffer}, "x^T y");
   third.flops = backward.flops();
-  Instruction copy;
-  copy.call = CopyCall{8, 9};
-  copy.label = "copy";
   plan.instructions = {first,
                        second,
                        third,
                        kernelCall(2, {{{4, 7, 8}, 320}}, 16, "scale"),
                        kernelCall(1, {{{5, 1}, 960}}, 64, "descend"),
-                       copy};
+                       instruction(CopyCall{8, 9}, "copy")};
   return plan;
 }
 
@@ -92,9 +83,6 @@ inline Plan launchPlan() {
                   {Space::table, 0, 0, 32}};
   plan.tables = {{std::string(32, '\0'), {{0, 2, true}, {16, 3, true}}}};
   plan.kernels = {{"tiles", 4, 0, "copy by tiles", 0}, {"descend", 1, 0, "", 1}};
-  Instruction fill;
-  fill.call = FillCall{1, 0};
-  fill.label = "zero";
   LaunchCall tiles;
   tiles.grid = {2, 1, 1};
   tiles.block = {128, 1, 1};
@@ -104,18 +92,13 @@ inline Plan launchPlan() {
   tiles.parameterOffsets = {0, 128, 136, 144};
   tiles.pointerSlots = {{128, 0, false}, {136, 1, true}};
   tiles.mapSlots = {{0, 0, false, 2, 128, {128, 64}, {256}, {64, 64}}};
-  Instruction first;
-  first.call = tiles;
-  first.label = "tiles";
   LaunchCall descend;
   descend.kernel = 1;
   descend.parameters = std::string(8, '\0');
   descend.parameterOffsets = {0};
   descend.pointerSlots = {{0, 4, false}};
-  Instruction second;
-  second.call = descend;
-  second.label = "descend all";
-  plan.instructions = {fill, first, second};
+  plan.instructions = {instruction(FillCall{1, 0}, "zero"), instruction(tiles, "tiles"),
+                       instruction(descend, "descend all")};
   return plan;
 }
 

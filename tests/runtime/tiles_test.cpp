@@ -1,4 +1,4 @@
-// Products by AMX's tiles: sizes around panels, blocks and chunks; f32's precision; what cannot be split into parts;
+// Matmuls by AMX's tiles: sizes around panels, blocks and chunks; f32's precision; what cannot be split into parts;
 // equal bits for any number of threads. Skipped where the CPU has no tiles.
 #include "check_product.h"
 #include "runtime/cpu.h"
@@ -49,7 +49,7 @@ TEST_F(TilesTest, sizesAroundPanelsAndBlocks) {
         }
 }
 
-/// Many small products are divided among threads whole, few by their slabs.
+/// Many small matmuls are divided among threads whole, few by their slabs.
 TEST_F(TilesTest, batches) {
   for (int64_t batch : {2, 7}) {
     GemmDesc desc = product(DType::bf16, DType::f32, 40, 33, 70);

@@ -5,7 +5,8 @@
 namespace tcc::cuda {
 namespace {
 
-/// Of sums and products of bounds; one that is no number, such as ∞ - ∞, bounds nothing.
+/// The range from the least to the largest of these sums or products of bounds. If one of them is NaN, as ∞ - ∞ is,
+/// nothing is known.
 ValueRange spanning(std::initializer_list<double> bounds) {
   if (std::any_of(bounds.begin(), bounds.end(), [](double bound) { return std::isnan(bound); }))
     return {};

@@ -20,7 +20,7 @@ private:
   const KernelStore &store;
   ElementType type;
 
-  /// Of row `first + t` in the tensor `tensor`, at column c.
+  /// The element of `tensor` in row `first + t` and column c.
   std::string place(const std::string &tensor) const {
     return tensor + "[static_cast<i64>(first + t) * " + std::to_string(store.scatterStride) + " + " +
            indexText(store.index) + "]";

@@ -183,7 +183,7 @@ struct Runner<MatmulCall> {
   }
   void place(const Step &, const MatmulCall &) {}
   Error run(Step &step, const MatmulCall &call, const Running &) const {
-    if (call.addend != noBuffer) // products add to what is there
+    if (call.addend != noBuffer) // matmuls add to what is there
       copyBytes(step.at(call.c), step.at(call.addend), gemmExtents(call.desc)->c);
     void *scratch = extraScratch.data() ? extraScratch.data() : step.at(call.scratch);
     gemm->run(step.at(call.a), step.at(call.b), step.at(call.c), step.at(call.bias), scratch);

@@ -1,4 +1,4 @@
-// Descriptors of a product: (1) C gets unit column stride, by transposing the whole product where it must; (2) each
+// Descriptors of a matmul: (1) C gets unit column stride, by transposing the whole matmul where it must; (2) each
 // operand becomes a column-major matrix and a flag; (3) two batch dims become one, or a loop over the smaller of them.
 #include "runtime/device/cuda/gemm.h"
 #include "runtime/device/cuda/gemm_parts.h"
@@ -125,7 +125,7 @@ ProductPromise throughLoop(const GemmDesc &desc, const Batches &batches, Product
   return promise;
 }
 
-/// C of unit column stride: as it is, or the transpose of the whole product.
+/// C of unit column stride: as it is, or the transpose of the whole matmul.
 void orient(Product::Impl &product, const GemmDesc &given) {
   const MatrixLayout c = normalized(given.c, given.m, given.n);
   product.desc = given;

@@ -1,4 +1,4 @@
-// Products: matmuls by cuBLASLt. A GemmDesc becomes descriptors, an algorithm, and calls on a stream. cuBLASLt's
+// Matmuls by cuBLASLt. A GemmDesc becomes descriptors, an algorithm, and calls on a stream. cuBLASLt's
 // matrices are column-major. Our row-major C is a column-major C^T = B^T A^T, so the library's A is our b, and its B is
 // our a.
 #pragma once
@@ -52,7 +52,7 @@ private:
 /// cuBLASLt on one device, and the choice of algorithms.
 class Products {
 public:
-  /// Opens the library. `device` must be current, and must outlive this and its products. Throws CudaError if the
+  /// Opens the library. `device` must be current, and must outlive this and its matmuls. Throws CudaError if the
   /// library is missing, or if `tuningFile` cannot be read as a tuning file.
   Products(const Device &device, const std::string &tuningFile);
   ~Products();

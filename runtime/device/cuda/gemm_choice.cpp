@@ -1,4 +1,4 @@
-// Which of the library's suggestions a product uses. Each is run twice on memory of its own: what gives other bits the
+// Which of the library's suggestions a matmul uses. Each is run twice on memory of its own: what gives other bits the
 // second time is out, whatever its documentation says.
 #include "runtime/device/cuda/gemm_parts.h"
 
@@ -74,7 +74,7 @@ std::vector<char> pattern(DType dtype, std::size_t size) {
   return bytes;
 }
 
-/// Memory of its own for one call of a product, aligned as promised and no better.
+/// Memory of its own for one call of a matmul, aligned as promised and no better.
 class Trial {
 public:
   Trial(const Product::Impl &product, const ProductPromise &promise)

@@ -1,4 +1,4 @@
-// What gemm.cpp and gemm_choice.cpp share: the library opened on a device, and one product's descriptors.
+// What gemm.cpp and gemm_choice.cpp share: the library opened on a device, and one matmul's descriptors.
 #pragma once
 
 #include "runtime/device/cuda/gemm.h"
@@ -9,7 +9,7 @@
 
 namespace tcc::runtime::cuda {
 
-/// cuBLASLt with a handle; shared by all products.
+/// cuBLASLt with a handle; shared by all matmuls.
 struct LtSession {
   CublasLt lt;
   Owned<void *> handle;
@@ -51,7 +51,7 @@ struct Product::Impl {
 /// library suggests none.
 std::optional<Algorithm> chooseAlgorithm(const Product::Impl &product, const ProductPromise &promise, bool timed);
 
-/// Whether the library takes the algorithm for this product.
+/// Whether the library takes the algorithm for this matmul.
 bool isTaken(const Product::Impl &product, const Algorithm &algorithm, const ProductPromise &promise);
 
 } // namespace tcc::runtime::cuda

@@ -1,5 +1,5 @@
 // One step on a GPU: how it runs each kind of instruction (Runner), and the program that loads, places and issues them.
-// Loading: modules, kernels, products. Placing: addresses into parameter blocks and tensor maps.
+// Loading: modules, kernels, matmuls. Placing: addresses into parameter blocks and tensor maps.
 // Running: the first step is launched call by call, since libraries load what they need at first use; the second is
 // captured, and from then on a step is one launch of the graph. Around it, and ordered with it: inputs from pinned
 // memory that is filled for the next step while this one runs, outputs into a ring of pinned memory. Exchanges with

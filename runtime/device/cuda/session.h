@@ -16,7 +16,7 @@ struct Session {
   std::unique_ptr<Device> device;
   Stream stream;
   Buffer arena;
-  std::unique_ptr<Products> products; ///< opened for the first product
+  std::unique_ptr<Products> products; ///< opened for the first matmul
   std::atomic<std::int64_t> allocated = 0;
   std::shared_ptr<Ranks> ranks; ///< by NCCL; joined for the first program that exchanges something
 

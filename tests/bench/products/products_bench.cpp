@@ -1,4 +1,4 @@
-// Products of the steps of char (B16 T256) and gpt2 (1024 tokens), and odd ones: runtime/gemm.h beside other libraries,
+// Matmuls of the steps of char (B16 T256) and gpt2 (1024 tokens), and odd ones: runtime/gemm.h beside other libraries,
 // in one process, by turns with a bare loop of multiply-adds in registers, as medians and as shares of that loop.
 // Operands are cold, as those of a long step: each run takes others than the one before. With one thread the clock is
 // the processor time, so that other programs disturb less. What a library computes is compared with ours.
@@ -135,7 +135,7 @@ Seconds measure(const Shape &shape, const Settings &settings, std::string &imple
   for (const Contestant &contestant : contestants)
     if (contestant.dtype == DType::f32)
       compare(contestants[0], contestant, ofWide, shape);
-  // Short products are timed several at a time.
+  // Short matmuls are timed several at a time.
   const double guess = static_cast<double>(wide.flops()) / (30e9 * settings.threads) + 1e-6;
   const int repeats = std::max(1, static_cast<int>(30e-6 / guess));
   constexpr int clock = 2, leastRounds = 5;

@@ -1,4 +1,4 @@
-// No CPU as a device: its products would come with it.
+// No CPU as a device: its matmuls would come with it.
 #include "runtime/device/device.h"
 
 namespace tcc::runtime {

@@ -236,7 +236,7 @@ bool belongsToAnother(const Plan &plan, const std::string &name) {
                      [&](const TensorSpec &other) { return name.starts_with(other.name + "."); });
 }
 
-/// What the plan's first product multiplies.
+/// What the plan's first matmul multiplies.
 DType productType(const Plan &plan) {
   for (const Instruction &instruction : plan.instructions)
     if (wordsOf(instruction).part == StepPart::products)

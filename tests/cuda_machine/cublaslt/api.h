@@ -192,6 +192,6 @@ const char *tccCublasLtReason();
 void tccCublasLtFail(const char *function, int status, int nth);
 /// Handles and descriptors not yet destroyed.
 int tccCublasLtLive();
-/// Products that have run, those of replayed graphs too.
+/// Matmuls that have run, those of replayed graphs too.
 long tccCublasLtProducts();
 }

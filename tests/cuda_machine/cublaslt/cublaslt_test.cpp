@@ -128,7 +128,7 @@ struct Sample {
   }
 };
 
-/// One product with everything that belongs to it.
+/// One matmul with everything that belongs to it.
 struct Run {
   static constexpr std::int64_t m = 11, n = 4, k = 6;
   Sample sample;
@@ -320,7 +320,7 @@ TEST(CublasLtStandIn, EveryEpilogue) {
         runAll(types, epilogue, bits, random);
 }
 
-/// One product of 1×1 by 1×1, whose bits show how operands and results are rounded.
+/// One matmul of 1×1 by 1×1, whose bits show how operands and results are rounded.
 float oneByOne(int compute, int operands, float left, float right, int results = float32) {
   std::mt19937 random(3);
   Stored a(operands, columnMajor, 1, 1, 1, 0, random), b = Stored(operands, columnMajor, 1, 1, 1, 0, random);

@@ -1,4 +1,4 @@
-// cublasLtMatmul: checks the call, then puts the product on the stream.
+// cublasLtMatmul: checks the call, then puts the matmul on the stream.
 //
 // D = epilogue(alpha · op(A) · op(B) + beta · C): products and sums in double, in the order of k, rounded to float
 // once, then to D's type. What the library may write freely is written with garbage first: the workspace, and D, the
@@ -18,7 +18,7 @@ namespace {
 
 std::atomic<long> products = 0;
 
-/// Bytes of memory that a product touches: stacks of equal lines.
+/// Bytes of memory that a matmul touches: stacks of equal lines.
 struct Region {
   std::string name;
   std::uintptr_t base;

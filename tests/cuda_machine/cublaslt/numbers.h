@@ -1,4 +1,4 @@
-// The element types of products, to double and back by round to nearest even.
+// The element types of matmuls, to double and back by round to nearest even.
 #pragma once
 
 #include "tests/cuda_machine/cublaslt/api.h"

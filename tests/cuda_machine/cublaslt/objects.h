@@ -16,7 +16,7 @@ struct AttributeRule {
   std::int64_t initial;
 };
 
-/// Values of attributes; what a value means is checked where a product is, as the real library does.
+/// Values of attributes; what a value means is checked where a matmul is, as the real library does.
 class Attributes {
 public:
   explicit Attributes(std::span<const AttributeRule> rules);

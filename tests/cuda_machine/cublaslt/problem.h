@@ -1,4 +1,4 @@
-// One product as its descriptors describe it, checked against what the documentation allows.
+// One matmul as its descriptors describe it, checked against what the documentation allows.
 #pragma once
 
 #include "tests/cuda_machine/cublaslt/objects.h"

@@ -425,7 +425,7 @@ std::string attributeAnswers(void *library) {
       add(set(object, attribute, value, size + 4));
       add(set(object, attribute, nullptr, size));
       add(get(object, attribute, nullptr, 0, nullptr));
-      value[0] = 99; // What a value means is not asked before a product is.
+      value[0] = 99; // What a value means is not asked before a matmul is.
       add(set(object, attribute, value, size));
     }
     answers += "\n";

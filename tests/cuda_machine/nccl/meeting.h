@@ -28,7 +28,7 @@ struct Slot {
   std::atomic<int> process, device;             ///< 0 until it has come; the device's number
   std::atomic<int> failed;                      ///< it has aborted
   std::atomic<std::uint64_t> posted, collected; ///< operations that its device has begun and ended
-  /// Of the operation that is posted:
+  /// What follows describes the operation that is posted.
   std::uint64_t call; ///< how many groups the program had called before, captured ones too
   bool captured;
   int parts;

@@ -3,6 +3,7 @@
 #include "runtime/device/cuda/step_device.h"
 #include "runtime/executable.h"
 #include "tests/cuda_machine/nccl/gpu_ranks.h"
+#include "tests/runtime/made_instruction.h"
 
 #include <algorithm>
 #include <numeric>
@@ -11,15 +12,8 @@ namespace tcc::nccl {
 namespace {
 
 using namespace runtime;
+using runtime::test::instruction;
 using runtime::test::onRanks;
-
-template <typename Call>
-Instruction instruction(Call call, std::string label) {
-  Instruction made;
-  made.call = std::move(call);
-  made.label = std::move(label);
-  return made;
-}
 
 CollectiveCall collective(std::string exchange, BufferId source, BufferId target, int64_t flight = 0) {
   CollectiveCall call;
