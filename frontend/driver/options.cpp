@@ -23,8 +23,6 @@ using llvm::StringRef;
 namespace tcc::driver {
 namespace {
 
-constexpr int mostPlannedZero = 3; // train_gpt has stages up to mostZero
-
 int64_t number(StringRef text, StringRef option, int64_t least, int64_t most) {
   int64_t value = 0;
   if (text.getAsInteger(10, value) || value < least || value > most)
@@ -189,7 +187,7 @@ void apply(const Arg &arg, Options &options) {
     options.flags.ranks.isFast = value() == "fast";
     break;
   case OPT_zero_EQ:
-    options.flags.ranks.zero = static_cast<int>(number(value(), "--zero=" + value().str(), 0, mostPlannedZero));
+    options.flags.ranks.zero = static_cast<int>(number(value(), "--zero=" + value().str(), 0, mostZero));
     break;
   case OPT_run:
     options.runs = 1;
