@@ -43,7 +43,7 @@ struct FunctionOptions : CompilerFlags {
   std::shared_ptr<runtime::Ranks> ranks = {};
   bool fastReduce = false; ///< --reduce=fast: whether sums over ranks have their engine's order
   /// --zero=: with 1 each rank keeps its part of states such as the moments of AdamW (State::isPart), with 2 of the
-  /// sums over lanes too. The bits are those of 0.
+  /// sums over lanes too, with 3 of the parameters too. The bits are those of 0.
   int zero = 0;
   /// A file with the function's compiled step (exportLibrary, train_gpt --compile-only), which is loaded instead of
   /// being compiled. Calls with arguments that need another step throw Error.

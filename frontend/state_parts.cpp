@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 namespace tcc {
 namespace {
@@ -51,8 +52,8 @@ void keepPart(const State &state, const std::vector<int64_t> &parts, size_t rank
   detail::partBytesOf(state) = parts;
 }
 
-/// The whole value on the first rank; what they have on the others.
-State wholeOf(const State &state, runtime::Ranks &ranks) {
+/// The whole value, where it is wanted; all ranks come here.
+std::optional<runtime::TensorStorage> joined(const State &state, runtime::Ranks &ranks, bool isWanted) {
   const std::vector<int64_t> &parts = detail::partBytesOf(state);
   const int64_t most = *std::ranges::max_element(parts);
   const runtime::TensorStorage own = zerosFor(state, most), all = zerosFor(state, most * ranks.count());
@@ -60,13 +61,28 @@ State wholeOf(const State &state, runtime::Ranks &ranks) {
     std::memcpy(own.data(), state.rawForReading(), static_cast<size_t>(state.bytes()));
   if (runtime::Error error = runtime::gatherAll(ranks, own.data(), all.data(), most))
     refuse(state, "cannot be put together: " + error.message());
-  if (ranks.rank() != 0)
-    return state;
-  State whole(state.name(), state.shape(), state.dtype());
-  auto *to = static_cast<char *>(whole.raw());
+  if (!isWanted)
+    return std::nullopt;
+  runtime::TensorStorage whole = zerosFor(state, state.wholeBytes());
+  auto *to = static_cast<char *>(whole.data());
   for (size_t rank = 0; rank < parts.size(); to += parts[rank++])
     std::memcpy(to, static_cast<const char *>(all.data()) + static_cast<int64_t>(rank) * most,
                 static_cast<size_t>(parts[rank]));
+  return whole;
+}
+
+void requireRanks(const State &state, const runtime::Ranks *ranks) {
+  if (!ranks)
+    refuse(state, "is one rank's part; its ranks are needed to have it whole");
+}
+
+/// The whole value on the first rank; what they have on the others.
+State wholeOf(const State &state, runtime::Ranks &ranks) {
+  std::optional<runtime::TensorStorage> memory = joined(state, ranks, ranks.rank() == 0);
+  if (!memory)
+    return state;
+  State whole(state.name(), state.shape(), state.dtype());
+  detail::memoryOf(whole) = runtime::MirroredTensor(std::move(*memory));
   return whole;
 }
 
@@ -86,11 +102,35 @@ void keepParts(std::span<const State> states, std::span<const int64_t> bytes, ru
 std::vector<State> wholeStates(std::span<const State> states, runtime::Ranks *ranks) {
   std::vector<State> list;
   for (const State &state : states) {
-    if (state.isPart() && !ranks)
-      refuse(state, "is one rank's part; its ranks are needed to have it whole");
+    if (state.isPart())
+      requireRanks(state, ranks);
     list.push_back(state.isPart() ? wholeOf(state, *ranks) : state);
   }
   return list;
+}
+
+std::vector<StateParts> makeWhole(std::span<const State> states, runtime::Ranks *ranks, WholeOn where) {
+  std::vector<StateParts> list;
+  for (const State &state : states) {
+    if (!state.isPart())
+      continue;
+    requireRanks(state, ranks);
+    list.push_back({state, detail::partBytesOf(state)});
+    const bool isWanted = where == WholeOn::allRanks || ranks->rank() == 0;
+    std::optional<runtime::TensorStorage> memory = joined(state, *ranks, isWanted);
+    if (!memory)
+      continue;
+    detail::memoryOf(state) = runtime::MirroredTensor(std::move(*memory));
+    detail::partBytesOf(state).clear();
+  }
+  return list;
+}
+
+void cutAgain(std::span<const StateParts> list, runtime::Ranks *ranks) {
+  for (const StateParts &each : list) {
+    requireRanks(each.state, ranks);
+    keepPart(each.state, each.bytes, static_cast<size_t>(ranks->rank()));
+  }
 }
 
 } // namespace tcc

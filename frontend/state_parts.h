@@ -19,4 +19,19 @@ void keepParts(std::span<const State> states, std::span<const int64_t> bytes, ru
 /// others what they have. Null ranks: this process is alone.
 std::vector<State> wholeStates(std::span<const State> states, runtime::Ranks *ranks);
 
+/// A state of which each rank keeps a part, and how many bytes that is on each.
+struct StateParts {
+  State state;
+  std::vector<int64_t> bytes;
+};
+
+enum class WholeOn { firstRank, allRanks };
+
+/// Lets the states that are parts be whole, on the first rank or on all, for functions and files that read them. All
+/// ranks call it, and cutAgain() with what it gives before a step that keeps parts runs again. Null ranks: this process
+/// is alone.
+std::vector<StateParts> makeWhole(std::span<const State> states, runtime::Ranks *ranks, WholeOn where);
+/// Each state is this rank's part again, of the value that it has now.
+void cutAgain(std::span<const StateParts> list, runtime::Ranks *ranks);
+
 } // namespace tcc

@@ -1,6 +1,7 @@
 // Which lanes a rank computes, and which nodes of the tree over all lanes they fill. Sums over lanes are added along
 // this tree.
 #pragma once
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -46,6 +47,12 @@ inline std::vector<LaneNode> laneNodesOf(int64_t lanes, int64_t ranks, int64_t r
   std::vector<LaneNode> nodes;
   addLaneNodes({0, lanes}, firstLane(lanes, ranks, rank), firstLane(lanes, ranks, rank + 1), nodes);
   return nodes;
+}
+
+/// The least number of lanes, `lanes` or more, that is a power of two on each rank, the same on all. With it each
+/// rank's lanes are one node of the tree, and all ranks run the same loops over lanes.
+inline int64_t alikeLanes(int64_t lanes, int64_t ranks) {
+  return ranks * static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>((lanes + ranks - 1) / ranks)));
 }
 
 /// The first rank whose nodes have the same sizes as this rank's. Such ranks run the same program.

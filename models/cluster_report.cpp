@@ -86,8 +86,7 @@ void printMemory(std::FILE *output, const Cluster &cluster, const StepFigures &f
                bytes / 1e9, bytes > cluster.memoryBytes ? " (does not fit)" : "");
   }
   fmt::print(output,
-             "\n  (the first is planned, the others are that less what ranks share out; --zero=1 and 2 do, weights "
-             "stay whole)\n");
+             "\n  (the first is planned, the others are that less what ranks share out; --zero=1, 2 and 3 do)\n");
 }
 
 void writeRows(const std::string &path, const std::vector<ClusterRow> &rows) {

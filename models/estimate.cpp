@@ -2,6 +2,7 @@
 #include "models/estimate.h"
 #include "frontend/files.h"
 #include "frontend/quotes.h"
+#include "ir/lanes.h"
 #include "models/cluster_report.h"
 #include "models/estimator.h"
 #include "models/run_device.h"
@@ -164,20 +165,29 @@ void writeJson(const Estimator &estimator, const StepFigures &step, std::span<co
 /// What ranks are for a plan.
 void printRanks(std::FILE *output, const StepFigures &step, const TrainOptions &options) {
   constexpr double gigabit = 1e9 / 8;
+  constexpr const char *shared[] = {"", " and the optimizer's states", " and the optimizer's states",
+                                    ", the optimizer's states and parameters"};
   if (options.ranks > 1)
     fmt::print(
         output,
         "{} ranks share {} lanes{}; each has this memory, takes at least this time, and sends {:.3f} MB in a step: "
         "{:.3g} ms at 10 Gbit/s, {:.3g} ms at 100\n",
-        options.ranks, *options.lanes, options.zero ? " and the optimizer's states" : "", double(step.sent) / 1e6,
+        options.ranks, *options.lanes, shared[options.zero], double(step.sent) / 1e6,
         double(step.sent) / (10 * gigabit) * 1e3, double(step.sent) / (100 * gigabit) * 1e3);
+}
+
+/// The last stage of --zero that these lanes and this device have.
+int lastStage(const TrainOptions &options) {
+  const int64_t lanes = options.lanes.value_or(1);
+  return options.device == "cpu" && lanes == alikeLanes(lanes, std::max<int64_t>(options.ranks, 1)) ? mostZero
+                                                                                                    : mostZero - 1;
 }
 
 /// A rank's memory with each stage of --zero; `step` is that of options.zero.
 std::vector<StepFigures> stagesOf(Estimator &estimator, const StepFigures &step) {
   std::vector<StepFigures> stages;
   if (estimator.options.ranks > 1 && !estimator.options.fastReduce)
-    for (int zero = 0; zero <= mostZero; ++zero)
+    for (int zero = 0; zero <= lastStage(estimator.options); ++zero)
       stages.push_back(zero == estimator.options.zero ? step : estimator.figures(estimator.options.batch, zero));
   return stages;
 }
@@ -219,7 +229,7 @@ std::string chooseZero(TrainOptions &options, const RunDevice &device, const std
   std::string why = "--zero=auto:";
   Estimator estimator(options, device, folder);
   int64_t least = 0;
-  for (int zero = 0; zero <= mostZero; ++zero) {
+  for (int zero = 0; zero <= lastStage(options); ++zero) {
     const int64_t planned = estimator.figures(options.batch, zero).planned;
     why += fmt::format("{} stage {} takes {:.3f} MB", zero ? "," : "", zero, double(planned) / 1e6);
     if (zero == 0 || planned < least) {

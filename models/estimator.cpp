@@ -106,7 +106,7 @@ StepFigures Estimator::figuresOf(const runtime::Plan &plan) const {
     if (const auto *loop = std::get_if<runtime::LoopCall>(&instruction.call); loop && loop->body > 0)
       loops.emplace_back(i + 1 + loop->body, turns * double(loop->count));
     if (const auto *exchange = std::get_if<runtime::CollectiveCall>(&instruction.call))
-      figures.sent += exchange->sentBytes(plan.lists());
+      figures.sent += int64_t(turns) * exchange->sentBytes(plan.lists());
     const bool product = runtime::wordsOf(instruction).part == runtime::StepPart::products;
     figures.hasUnknownProducts |= product && limits.product(runtime::multiplied(instruction)) == 0;
     (product ? figures.productSeconds : figures.kernelSeconds) += turns * limits.boundOf(instruction).seconds;

@@ -225,8 +225,8 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option(
          "--zero", raw.zero,
          "What ranks share out beside lanes: 0: nothing; 1: the optimizer's states, each rank keeps its part; 2: sums "
-         "of gradients too; auto: the least that fits in the memory. The bits are the same")
-      ->check(oneOf({"0", "1", "2", "auto"}))
+         "of gradients too; 3: parameters too; auto: the least that fits in the memory. The bits are the same")
+      ->check(oneOf({"0", "1", "2", "3", "auto"}))
       ->type_name("STAGE")
       ->group("Several processes");
   app.add_option("--optimizer", options.optimizer, "adamw, sgd (momentum), lion, adafactor or muon")

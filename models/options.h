@@ -63,7 +63,8 @@ struct TrainOptions : CompilerFlags {
   // Several processes
   int64_t ranks = 0;       ///< above 0: how many there are; the program starts them unless a launcher has
   bool fastReduce = false; ///< --reduce=fast: bits depend on the number of ranks too
-  int zero = 0; ///< --zero=: what ranks share out beside lanes: nothing, the optimizer's states (1), sums too (2)
+  int zero = 0; ///< --zero=: what ranks share out beside lanes: nothing, the optimizer's states (1), sums too (2),
+                ///< parameters too (3)
   bool choosesZero = false; ///< --zero=auto: the least stage whose step fits in the memory
   std::string zeroReason;   ///< why --zero=auto chose this stage, for the log
 

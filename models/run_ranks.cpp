@@ -1,5 +1,6 @@
 #include "models/run_ranks.h"
 #include "frontend/error.h"
+#include "ir/lanes.h"
 #include "runtime/threads.h"
 
 #include <algorithm>
@@ -153,10 +154,16 @@ void chooseLanes(TrainOptions &options, int64_t ranks) {
     throw usageError("--dtype=f16 has no lanes: its loss is scaled in the step as a whole; bf16 has");
   if (ranks == 1)
     return;
+  if (options.zero >= 3 && lanes != alikeLanes(lanes, ranks))
+    throw usageError(fmt::format("{} lanes for {} ranks: with --zero=3 each rank computes 1, 2, 4, 8, … lanes, all "
+                                 "ranks equally many, as of {} (--lanes)",
+                                 lanes, ranks, alikeLanes(lanes, ranks)));
   if (options.checkDevice || !options.stepFile.empty())
     throw usageError("--check-device and --step are of one rank");
   if (options.device == "auto")
     options.device = "cpu"; // a run on GPUs is asked for, since each rank needs one of its own
+  if (options.zero >= 3 && options.device != "cpu")
+    throw usageError("--zero=3 is of CPUs; ranks on GPUs have --zero=0 to 2");
 }
 
 class PlannedRanks final : public runtime::Ranks {

@@ -157,7 +157,10 @@ void Trainer::describeRun() {
                     "a .bin file of its tokens is expected, or --vocab=256",
                     source.name(), config.vocabulary()));
   if (const std::string text = ranks.describe(*options.lanes); !text.empty())
-    log.message(text + (options.zero > 0 ? fmt::format(", states in parts (--zero={})", options.zero) : ""));
+    log.message(text + (options.zero > 0
+                            ? fmt::format(", {} in parts (--zero={})",
+                                          options.zero < 3 ? "states" : "states and parameters", options.zero)
+                            : ""));
   if (!options.zeroReason.empty())
     log.message(options.zeroReason);
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
@@ -225,6 +228,7 @@ int Trainer::runAll() {
     stop.emplace(options.quiet);
     trainAll();
     finish();
+    gatherAtTheEnd();
     if (!hasDiverged())
       save();
     pictures.draw(title());

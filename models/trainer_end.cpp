@@ -1,4 +1,5 @@
 // What comes of a run: its figures, its page, weights, a sample, and why it diverged.
+#include "frontend/state_parts.h"
 #include "models/run_dumps.h"
 #include "models/text_generator.h"
 #include "models/trainer_run.h"
@@ -70,6 +71,16 @@ void Trainer::finish() {
   if (state.skipped > 0)
     log.message(fmt::format("{} of {} updates were left out, their loss or gradient norm was not finite", state.skipped,
                             state.step));
+}
+
+/// Lets the first rank have parameters whole for what it does with them after the last step. All ranks come here.
+void Trainer::gatherAtTheEnd() {
+  if (options.zero < 3)
+    return;
+  bool isWanted = hasDiverged() || !options.saveFolder.empty() || options.sampleTokens > 0;
+  ranks.share(&isWanted, sizeof isWanted); // other ranks neither save nor sample
+  if (isWanted)
+    makeWhole(model.trained(), ranks.handle().get(), WholeOn::firstRank);
 }
 
 /// The weights under the names of the folder that training began with.

@@ -68,7 +68,9 @@ private:
   bool hasDiverged() const { return options.maxSkipped > 0 && skippedInARow >= options.maxSkipped; }
   std::string divergence();
   bool isOver() const { return options.schedule.length.finished(state.step, elapsed); }
+  void examine(StepRecord &record, bool evaluates, bool hashes);
   void writeCheckpoint();
+  void gatherAtTheEnd();
   void finish();
   std::vector<NamedTensor> savedTensors() const;
   void save();

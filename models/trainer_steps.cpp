@@ -107,17 +107,8 @@ void Trainer::finishStep(const StartedStep &done) {
     summary.peakBytes = step.executable()->peakBytes();
   record.plannedBytes = summary.plannedBytes;
   record.countedBytes = summary.peakBytes;
-  if (isNewest && evaluation && isDue(options.evalEvery)) {
-    const runtime::TraceScope traced(timeLine, "evaluate", "train", {{"step", index}});
-    record.validationLoss = summary.validationLoss = evaluation->loss();
-  }
-  if (isNewest && isDue(options.hashEvery))
-    for (const Parameter &parameter : model.trained())
-      record.parameterHashes.emplace_back(
-          parameter.name(),
-          checksumOf({static_cast<const std::byte *>(parameter.rawForReading()), size_t(parameter.bytes())}));
-  if (!record.parameterHashes.empty())
-    ranks.requireEqual(factsOf(record)); // replicas that part have no bits to answer for
+  if (isNewest)
+    examine(record, evaluation && isDue(options.evalEvery), isDue(options.hashEvery));
   if (peakFlops > 0)
     record.machineShare = flopsPerToken * record.averageTokensPerSecond / peakFlops;
   if (record.machineShare > 1 && !saidAboveLimit) {
@@ -127,6 +118,25 @@ void Trainer::finishStep(const StartedStep &done) {
   }
   log.step(record);
   pictures.add(record);
+}
+
+/// Evaluates the parameters as the step leaves them, or hashes them. Those that are kept in parts are whole meanwhile.
+void Trainer::examine(StepRecord &record, bool evaluates, bool hashes) {
+  if (!evaluates && !hashes)
+    return;
+  const std::vector<StateParts> parts = makeWhole(model.trained(), ranks.handle().get(), WholeOn::allRanks);
+  if (evaluates) {
+    const runtime::TraceScope traced(timeLine, "evaluate", "train", {{"step", record.step}});
+    record.validationLoss = summary.validationLoss = evaluation->loss();
+  }
+  if (hashes) {
+    for (const Parameter &parameter : model.trained())
+      record.parameterHashes.emplace_back(
+          parameter.name(),
+          checksumOf({static_cast<const std::byte *>(parameter.rawForReading()), size_t(parameter.bytes())}));
+    ranks.requireEqual(factsOf(record)); // replicas that part have no bits to answer for
+  }
+  cutAgain(parts, ranks.handle().get());
 }
 
 /// A checkpoint that cannot be written is no reason to end a run. States that are kept in parts are put together first,
@@ -140,6 +150,7 @@ void Trainer::writeCheckpoint() {
   const BusyRank busy;
   const runtime::TraceScope traced(timeLine, "write checkpoint", "train", {{"step", state.step}});
   const std::vector<State> kept = wholeStates(keptStates(), ranks.handle().get());
+  const std::vector<StateParts> parts = makeWhole(model.trained(), ranks.handle().get(), WholeOn::firstRank);
   if (checkpoints) {
     try {
       checkpoints->write(state, model, kept, initialConfig, options.initFolder, savedFiles);
@@ -148,6 +159,7 @@ void Trainer::writeCheckpoint() {
       log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
     }
   }
+  cutAgain(parts, ranks.handle().get());
   if (isTogether)
     ranks.share(&writtenStep, sizeof writtenStep);
 }

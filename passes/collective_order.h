@@ -9,6 +9,11 @@ namespace tcc {
 
 inline constexpr llvm::StringLiteral orderAttr = "tcc.order"; // on collectives: i64, from 1 on
 
+/// On collectives that gather parameters (--zero=3): i64, the window of parameters that they are of.
+/// schedule-collectives starts those of a window no earlier than the window before it is read, so that few are in
+/// memory.
+inline constexpr llvm::StringLiteral parameterAttr = "tcc.parameter";
+
 /// Whether ranks exchange bytes in the op itself: a collective that may be in flight, of several ranks.
 bool isExchange(mlir::Operation *op);
 

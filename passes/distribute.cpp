@@ -10,7 +10,8 @@
 //      the next one's all_to_all. With --reduce=fast the ranks' sums are one tcc.all_reduce a bucket.
 //   4. with --zero=2, a rank keeps its part of a sum (rank_parts.h) in place of the all_gather: pieces are put together
 //      by rank, and values that have fewer rows than there are ranks go to all;
-//   5. with --zero, states and their updates are shared out (state_parts.cpp);
+//   5. with --zero, states and their updates are shared out (state_parts.cpp), with --zero=3 parameters too, which each
+//      lane then gathers (parameter_parts.cpp);
 //   6. collectives are numbered in their order, which is the same on every rank (collective_order.h);
 //   7. results come out of a loop of one turn, as those of one rank come out of a loop: dense, in memory, and what
 //      reads them is compiled to the same sums, whatever the number of ranks.
@@ -199,7 +200,10 @@ private:
       const Values lane = bodyOf(inside, arguments.take_front(own));
       Values results(width);
       std::optional<Started> before;
+      const OpBuilder::InsertionGuard guard(inside.builder);
       for (const SmallVector<unsigned> &bucket : bucketsOf(lane)) {
+        if (ranks.zero >= 3)
+          standAfter(inside, bucket, lane, !before);
         const auto chosen = [&](ValueRange values) {
           return Values(llvm::map_to_vector(bucket, [&](unsigned i) { return values[i]; }));
         };
@@ -218,6 +222,21 @@ private:
       finish(inside, *before, results);
       return results;
     });
+  }
+
+  /// With --zero=3 a bucket's exchange has its place in the order of collectives right after its values, between the
+  /// gathers of parameters that the lane comes to.
+  static void standAfter(Emit &b, ArrayRef<unsigned> bucket, const Values &lane, bool isFirst) {
+    Block *block = b.builder.getInsertionBlock();
+    Operation *last = nullptr; // of what gives the values, and of what stands after them for the buckets before
+    if (!isFirst)
+      last = &*std::prev(b.builder.getInsertionPoint());
+    for (unsigned i : bucket)
+      if (Operation *producer = lane[i].getDefiningOp();
+          producer && producer->getBlock() == block && (!last || last->isBeforeInBlock(producer)))
+        last = producer;
+    if (last)
+      b.builder.setInsertionPointAfter(last);
   }
 
   SmallVector<Type> resultTypes() {
@@ -324,7 +343,7 @@ private:
         columns.push_back(isInParts(i) ? parts.cutForAll(b, value)
                                        : b.broadcast(b.reshape(value, {1, elements}), {ranks.count, elements}));
       }
-      Value rows = columns.size() == 1 ? columns.front() : b.create<ConcatOp>(columns, 1);
+      Value rows = RankParts::joinedOf(b, columns, 1);
       const int64_t size = tensorType(rows).getDimSize(1);
       all.push_back({b.pad(rows, {0, 0}, {0, static_cast<int64_t>(llvm::alignTo(size, alignedElements)) - size})});
     }
@@ -393,14 +412,30 @@ private:
 
 } // namespace
 
+/// With --zero=3 ranks gather in each lane, so they must come to the same gathers.
+static LogicalResult checkLanes(LanesOp op, const RankShare &ranks) {
+  const auto count = static_cast<int64_t>(op.getCount());
+  if (count < ranks.count)
+    return op.emitOpError() << "has " << count << " lanes for " << ranks.count << " ranks; each rank needs one or more";
+  const int64_t lanes = alikeLanes(count, ranks.count);
+  if (ranks.zero < 3 || count == lanes)
+    return success();
+  return op.emitOpError()
+         << "has " << count << " lanes for " << ranks.count
+         << " ranks; with --zero=3 each rank computes 1, 2, 4, 8, … of them, all ranks equally many, as of " << lanes
+         << " lanes";
+}
+
 LogicalResult distribute(func::FuncOp function, const PipelineOptions &options) {
   KnownParts known;
+  ParameterParts parameters;
   SmallVector<LanesOp> lanes;
+  for (LanesOp op : function.getBody().getOps<LanesOp>())
+    if (failed(checkLanes(op, options.ranks)))
+      return failure();
+  if (options.ranks.count > 1 && options.ranks.zero >= 3)
+    parameters = shareOutParameters(function, options);
   for (LanesOp op : llvm::make_early_inc_range(function.getBody().getOps<LanesOp>())) {
-    const auto count = static_cast<int64_t>(op.getCount());
-    if (count < options.ranks.count)
-      return op.emitOpError() << "has " << count << " lanes for " << options.ranks.count
-                              << " ranks; each rank needs one or more";
     LaneSums sums(op, options);
     for (auto [result, sum] : llvm::zip_equal(op.getResults(), sums.run()))
       if (sums.isInParts(result.getResultNumber()))
@@ -410,7 +445,7 @@ LogicalResult distribute(func::FuncOp function, const PipelineOptions &options) 
     lanes.push_back(op);
   }
   if (options.ranks.count > 1 && options.ranks.zero > 0 && !lanes.empty())
-    shareOutStates(function, options, known);
+    shareOutStates(function, options, known, parameters);
   for (LanesOp op : lanes)
     op->erase();
   if (options.ranks.count > 1)

@@ -8,14 +8,15 @@
 
 namespace tcc {
 
-inline constexpr int mostZero = 2; ///< the last stage of --zero=
+inline constexpr int mostZero = 3; ///< the last stage of --zero=
 
 /// The ranks that a step is compiled for, which divide its lanes among them, and which of them this one is.
 struct RankShare {
   int64_t count = 1;
   int64_t rank = 0;    ///< the first rank that runs the same program as this one (firstAlike in ir/lanes.h)
   bool isFast = false; ///< --reduce=fast: whether sums over ranks have the engine's order
-  int zero = 0; ///< --zero=: 1: states of the optimizer are kept in parts, one on each rank; 2: sums over lanes too
+  int zero = 0; ///< --zero=: 1: states of the optimizer are kept in parts, one on each rank; 2: sums over lanes too;
+                ///< 3: parameters too
   bool operator==(const RankShare &) const = default;
 };
 

@@ -47,15 +47,27 @@ Value RankParts::cutForAll(Emit &b, Value whole) const {
     Values parts;
     for (int64_t rank = 0; rank < ranks.count; ++rank)
       parts.push_back(padded(b, rows(b, whole, firstRow(type, rank), firstRow(type, rank + 1)), part.getDimSize(0)));
-    whole = b.create<ConcatOp>(parts, 0);
+    whole = joinedOf(b, parts, 0);
   }
   return b.reshape(whole, {ranks.count, part.getNumElements()});
+}
+
+Value RankParts::joinedOf(Emit &b, ValueRange values, int64_t axis) {
+  constexpr size_t most = 32; // which a kernel of any target can read
+  Values all(values);
+  while (all.size() > most) {
+    Values joined;
+    for (ArrayRef<Value> rest = all; !rest.empty(); rest = rest.drop_front(std::min(most, rest.size())))
+      joined.push_back(joinedOf(b, rest.take_front(most), axis));
+    all = std::move(joined);
+  }
+  return all.size() == 1 ? all.front() : b.create<ConcatOp>(all, axis);
 }
 
 Value RankParts::flat(Emit &b, ValueRange values) {
   const Values flattened =
       llvm::map_to_vector(values, [&](Value value) { return b.reshape(value, {tensorType(value).getNumElements()}); });
-  return flattened.size() == 1 ? flattened.front() : b.create<ConcatOp>(flattened, 0);
+  return joinedOf(b, flattened, 0);
 }
 
 Value RankParts::gatherFlat(Emit &b, Value own) const {
@@ -67,10 +79,17 @@ Value RankParts::gatherFlat(Emit &b, Value own) const {
 }
 
 Values RankParts::gather(Emit &b, ValueRange parts, ArrayRef<RankedTensorType> wholes) const {
+  return wholesOf(b, gatherParts(b, parts, wholes), wholes);
+}
+
+Value RankParts::gatherParts(Emit &b, ValueRange parts, ArrayRef<RankedTensorType> wholes) const {
   Values filled;
   for (auto [part, whole] : llvm::zip_equal(parts, wholes))
     filled.push_back(padded(b, part, largest(whole).getDimSize(0)));
-  Value all = gatherFlat(b, flat(b, filled));
+  return gatherFlat(b, flat(b, filled));
+}
+
+Values RankParts::wholesOf(Emit &b, Value all, ArrayRef<RankedTensorType> wholes) const {
   Values results;
   int64_t first = 0;
   for (RankedTensorType whole : wholes) {
@@ -94,7 +113,7 @@ Value RankParts::joined(Emit &b, Value parts, RankedTensorType whole) const {
     pieces.push_back(rows(b, parts, begin, rank * most + own));
     begin = (rank + 1) * most;
   }
-  return pieces.size() == 1 ? pieces.front() : b.create<ConcatOp>(pieces, 0);
+  return joinedOf(b, pieces, 0);
 }
 
 } // namespace tcc

@@ -5,6 +5,8 @@
 //      an earlier collective stands right before the next that does not, so that the earlier one has had as much time
 //      as there is. Those after the last of these start early, each after the one before it with what it alone is
 //      computed from, so that the gathers of updated parameters run beside other updates;
+//      Gathers of parameters in parts (--zero=3) need arguments alone; those of a window start before the first op that
+//      reads the window before it;
 //   2. each gets a flight and a tcc.wait before the first op that reads its results. Where that is the next op, nothing
 //      would run beside it, and it stays one op.
 // It never changes what is computed.
@@ -69,15 +71,16 @@ private:
            });
   }
 
-  /// Whether an earlier collective gives what the op is computed from, by ops that stand after that collective.
+  /// Whether an earlier collective gives what the op is computed from, by ops that stand after that collective. Gathers
+  /// of parameters do not count: all that a lane computes comes of them.
   bool needsCollective(Operation *op, llvm::DenseMap<Operation *, bool> &known) {
     if (auto found = known.find(op); found != known.end())
       return found->second;
     bool needs = false;
     for (Value operand : op->getOperands())
       if (Operation *producer = operand.getDefiningOp())
-        needs |=
-            isExchange(producer) || (position[producer] > position[all.front()] && needsCollective(producer, known));
+        needs |= (isExchange(producer) && !gathersParameters(producer)) ||
+                 (position[producer] > position[all.front()] && needsCollective(producer, known));
     return known[op] = needs;
   }
 
@@ -98,6 +101,7 @@ private:
     llvm::DenseMap<Operation *, bool> known;
     SmallVector<Operation *> pending; // collectives that need an earlier one
     Operation *before = nullptr;      // the collective that started last
+    GatheredWindows windows;
     for (Operation *op : all) {
       if (!isExchange(op)) {
         pending.clear();
@@ -108,6 +112,7 @@ private:
         pending.push_back(op);
         continue;
       }
+      windows.add(op);
       Operation *at = lastBefore(op, op);
       if (before && (!at || at->isBeforeInBlock(before)))
         at = before;
@@ -115,6 +120,8 @@ private:
         before = op;
         continue;
       }
+      if (Operation *place = placeOfGather(op, windows); place && at->isBeforeInBlock(place))
+        at = place;
       at = endOfGroup(at);
       for (Operation *other : llvm::drop_begin(pending, countOfFixed(pending, at)))
         at = moveAfter(other, at);
@@ -122,6 +129,36 @@ private:
       before = moveAfter(op, at);
     }
     startEarly(pending, before);
+  }
+
+  static bool gathersParameters(Operation *op) { return op->hasAttr(parameterAttr); }
+
+  /// The gathers of the window that was met last, and of the one before it.
+  struct GatheredWindows {
+    SmallVector<Operation *> before, last;
+
+    void add(Operation *op) {
+      if (!gathersParameters(op))
+        return;
+      if (!last.empty() && last.front()->getAttr(parameterAttr) != op->getAttr(parameterAttr))
+        before = std::exchange(last, {});
+      last.push_back(op);
+    }
+  };
+
+  /// Where `op` starts if it gathers parameters: right before the first reader of the window before its own, so that
+  /// two windows are in memory, or where it stands if that is earlier. Null for other ops.
+  static Operation *placeOfGather(Operation *op, const GatheredWindows &windows) {
+    if (!gathersParameters(op))
+      return nullptr;
+    Operation *reader = nullptr;
+    for (Operation *gather : windows.before)
+      if (Operation *first = firstReader(gather); first && (!reader || first->isBeforeInBlock(reader)))
+        reader = first;
+    if (!reader)
+      return nullptr;
+    Operation *place = reader->getPrevNode();
+    return place && place->isBeforeInBlock(op) ? place : op->getPrevNode();
   }
 
   /// Those after which no other comes, such as the gathers of updated parameters: each stands after the one before it,

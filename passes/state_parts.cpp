@@ -5,7 +5,8 @@
 //      the rank has a part; any other value is computed whole, and the rank reads its part;
 //   3. sums over rows of such values (the norm of gradients) are computed on parts too, and then go to all ranks
 //      together;
-//   4. next values of states that are whole, the parameters, go to all ranks in buckets (-fbucket=);
+//   4. next values of states that are whole, the parameters, go to all ranks in buckets (-fbucket=). With --zero=3 a
+//      rank keeps its rows of them (parameter_parts.cpp);
 //   5. an update that is not elementwise, as that of a matrix by Muon, or whose states have fewer rows than there are
 //      ranks, has one rank as its owner (state_owners.cpp);
 //   6. what is still read of sums over lanes goes to all ranks.
@@ -34,8 +35,11 @@ struct Gathered {
 
 class StateParts {
 public:
-  StateParts(const StateUpdates &updates, const KnownParts &known) : updates(updates), known(known) {
+  StateParts(const StateUpdates &updates, const KnownParts &known, const ParameterParts &parameters)
+      : updates(updates), known(known), parameters(parameters) {
     for (const auto &[whole, own] : known)
+      part[whole] = own;
+    for (const auto &[whole, own] : parameters.wholes)
       part[whole] = own;
   }
 
@@ -57,38 +61,52 @@ public:
       updates.setNext(state, part.lookup(updates.next(state)));
       state.setType(updates.parts.typeOf(tensorType(state)));
     }
+    for (const auto &[state, own] : parameters.own) {
+      OpBuilder builder(updates.end());
+      Emit b(builder, state.getLoc());
+      updates.setNext(state, partOf(b, updates.next(state))); // rows that are cut where the update is computed whole
+    }
     for (Operation *op : updating)
       op->dropAllUses();
     for (Operation *op : updating)
       op->erase();
     eraseDead();
+    keepRows();
     gatherSums();
   }
 
 private:
   const StateUpdates &updates;
   const KnownParts &known;
+  const ParameterParts &parameters;
   SmallVector<BlockArgument> kept;   // states that are kept in parts
   OpSet updating;                    // what is computed from those
   llvm::DenseMap<Value, Value> part; // of a value
 
-  static bool isElementwise(Operation *op, ArrayRef<int64_t> shape) {
-    return isa<ElementwiseOpInterface>(op) &&
-           llvm::all_of(op->getOperands(), [&](Value operand) { return tensorType(operand).getShape() == shape; });
-  }
-
   void choose(BlockArgument state) {
-    const RankedTensorType type = tensorType(state);
-    OpSet ops;
-    if (!updates.parts.areOf(type) ||
-        updates.follow(state, [&](Operation *op) { return isElementwise(op, type.getShape()); }, ops))
+    if (!updates.isKeptInParts(state, updating))
       return;
     kept.push_back(state);
-    updating.insert(ops.begin(), ops.end());
-    updates.remark(
-        state, Remark::Kind::passed,
-        llvm::formatv("is kept in {0} parts, here {1} bytes", updates.ranks.count, byteSize(updates.parts.typeOf(type)))
-            .str());
+    remarkKept(state);
+  }
+
+  void remarkKept(BlockArgument state) const {
+    updates.remark(state, Remark::Kind::passed,
+                   llvm::formatv("is kept in {0} parts, here {1} bytes", updates.ranks.count,
+                                 byteSize(updates.parts.typeOf(tensorType(state))))
+                       .str());
+  }
+
+  /// Parameters become the rows that were cut from them, of which alone all is computed by now.
+  void keepRows() {
+    for (const auto &[state, own] : parameters.own) {
+      remarkKept(state);
+      BlockArgument rows = state;
+      rows.setType(tensorType(own));
+      Value cut = own;
+      cut.replaceAllUsesWith(rows);
+      cut.getDefiningOp()->erase();
+    }
   }
 
   void clonePart(Emit &b, Operation *op) {
@@ -216,8 +234,8 @@ private:
     SmallVector<Gathered> values;
     llvm::DenseMap<Value, BlockArgument> stateOf;
     for (BlockArgument state : updates.states)
-      if (Value whole = updates.next(state);
-          updating.contains(whole.getDefiningOp()) && !llvm::is_contained(kept, state)) {
+      if (Value whole = updates.next(state); updating.contains(whole.getDefiningOp()) &&
+                                             !llvm::is_contained(kept, state) && !parameters.own.contains(state)) {
         values.push_back({part.lookup(whole), whole});
         stateOf[whole] = state;
       }
@@ -227,10 +245,13 @@ private:
         updates.setNext(stateOf.lookup(value.whole), whole);
   }
 
-  /// All but the sums over lanes, about whose uses is asked afterwards.
+  /// All but the sums over lanes, about whose uses is asked afterwards, and the rows of parameters.
   void eraseDead() {
+    OpSet asked;
+    for (const auto &[state, own] : parameters.own)
+      asked.insert(own.getDefiningOp());
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(updates.block)))
-      if (isOpTriviallyDead(&op) && !isa<LanesOp>(op))
+      if (isOpTriviallyDead(&op) && !isa<LanesOp>(op) && !asked.contains(&op))
         op.erase();
   }
 
@@ -253,9 +274,10 @@ private:
 
 } // namespace
 
-void shareOutStates(func::FuncOp function, const PipelineOptions &options, const KnownParts &known) {
+void shareOutStates(func::FuncOp function, const PipelineOptions &options, const KnownParts &known,
+                    const ParameterParts &parameters) {
   const StateUpdates updates(function, options);
-  StateParts(updates, known).run();
+  StateParts(updates, known, parameters).run();
   function.setType(
       FunctionType::get(function.getContext(), updates.block.getArgumentTypes(), updates.end()->getOperandTypes()));
 }

@@ -43,6 +43,20 @@ Operation *StateUpdates::follow(Value value, llvm::function_ref<bool(Operation *
   return nullptr;
 }
 
+bool isElementwise(Operation *op, ArrayRef<int64_t> shape) {
+  return isa<ElementwiseOpInterface>(op) &&
+         llvm::all_of(op->getOperands(), [&](Value operand) { return tensorType(operand).getShape() == shape; });
+}
+
+bool StateUpdates::isKeptInParts(BlockArgument state, OpSet &ops) const {
+  const RankedTensorType type = tensorType(state);
+  OpSet own;
+  if (!parts.areOf(type) || follow(state, [&](Operation *op) { return isElementwise(op, type.getShape()); }, own))
+    return false;
+  ops.insert(own.begin(), own.end());
+  return true;
+}
+
 void StateUpdates::remark(BlockArgument state, Remark::Kind kind, const std::string &text) const {
   auto name = function.getArgAttrOfType<StringAttr>(state.getArgNumber(), nameAttr);
   if (remarks)

@@ -28,7 +28,7 @@ def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, Help
 
 def ranks_EQ : TwoJoined<"ranks=">, Group<how>, MetaVarName<"N[:RANK]">, HelpText<"What one of N ranks computes of lanes, by default the first">;
 def reduce_EQ : TwoJoined<"reduce=">, Group<how>, MetaVarName<"tree|fast">, HelpText<"How ranks add up: in one tree, with the bits of one rank (default), or in the order of their engine">;
-def zero_EQ : TwoJoined<"zero=">, Group<how>, MetaVarName<"0|1|2">, HelpText<"What ranks share out beside lanes: nothing (default), the optimizer's states (1), sums of gradients too (2)">;
+def zero_EQ : TwoJoined<"zero=">, Group<how>, MetaVarName<"0|1|2|3">, HelpText<"What ranks share out beside lanes: nothing (default), the optimizer's states (1), sums of gradients too (2), parameters too (3)">;
 
 def run_group : OptionGroup<"run">, HelpText<"Running">;
 def run : Two<"run">, Group<run_group>, HelpText<"Run once on random inputs and print the results">;

@@ -9,6 +9,7 @@
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include <bit>
+#include <cstring>
 #include <gtest/gtest.h>
 
 using namespace mlir;
@@ -35,7 +36,10 @@ func.func @main(%x: tensor<8x9x4xf32>,
     %t = tcc.reduce_sum %q axes [1] : tensor<9x4xf32> -> tensor<9x1xf32>
     %r = tcc.reshape %t : tensor<9x1xf32> -> tensor<9xf32>
     %z = tcc.mul %r, %b : tensor<9xf32>
-    tcc.yield %e, %z, %q : tensor<9x4xf32>, tensor<9xf32>, tensor<9x4xf32>
+    %d = tcc.transpose %q [1, 0] : tensor<9x4xf32> -> tensor<4x9xf32>
+    %h = tcc.matmul %d, %q : tensor<4x9xf32>, tensor<9x4xf32> -> tensor<4x4xf32>
+    %again = tcc.matmul %a, %h : tensor<9x4xf32>, tensor<4x4xf32> -> tensor<9x4xf32>
+    tcc.yield %e, %z, %again : tensor<9x4xf32>, tensor<9xf32>, tensor<9x4xf32>
   }
   %square = tcc.mul %g#0, %g#0 : tensor<9x4xf32>
   %rows = tcc.reduce_sum %square axes [1] : tensor<9x4xf32> -> tensor<9x1xf32>
@@ -68,6 +72,17 @@ protected:
 
   static func::FuncOp mainOf(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
 
+  int64_t lanes = 8;
+
+  OwningOpRef<ModuleOp> parsed() {
+    std::string own = text;
+    for (const auto &[from, to] : {std::pair{"tensor<8x", "tensor<" + std::to_string(lanes) + "x"},
+                                   std::pair{"lanes 8 ", "lanes " + std::to_string(lanes) + " "}})
+      for (size_t at = own.find(from); at != std::string::npos; at = own.find(from, at + to.size()))
+        own.replace(at, std::strlen(from), to);
+    return parseSourceString<ModuleOp>(own, &context);
+  }
+
   using Programs = std::vector<OwningOpRef<ModuleOp>>;
   Programs programs(int64_t ranks, int zero, int64_t bucketBytes = 1) {
     Programs made;
@@ -75,7 +90,7 @@ protected:
       PipelineOptions options;
       options.ranks = {ranks, rank, false, zero};
       options.bucketBytes = bucketBytes;
-      made.push_back(parseSourceString<ModuleOp>(text, &context));
+      made.push_back(parsed());
       EXPECT_TRUE(succeeded(distribute(mainOf(*made.back()), options)));
       EXPECT_TRUE(succeeded(verify(*made.back())));
     }
@@ -91,7 +106,7 @@ protected:
 
   /// The results, those of parts one after the other; `error` where the ranks refuse to run.
   std::vector<std::vector<double>> run(const Programs &modules, std::string *error = nullptr) {
-    OwningOpRef<ModuleOp> original = parseSourceString<ModuleOp>(text, &context);
+    OwningOpRef<ModuleOp> original = parsed();
     const std::vector<RefTensor> whole = wholeArguments(mainOf(*original));
     std::vector<func::FuncOp> functions;
     std::vector<std::vector<RefTensor>> given;
@@ -176,6 +191,170 @@ TEST_F(DistributeStates, AnyNumberOfRanksAndAnyStageGivesTheBitsOfOne) {
     for (const int zero : {0, 1, 2})
       for (const int64_t bucket : {1, 1 << 20})
         EXPECT_EQ(difference(run(programs(ranks, zero, bucket))), "") << ranks << " ranks, --zero=" << zero;
+}
+
+/// Parameters in parts: each rank has 1, 2, 4 or 8 lanes.
+TEST_F(DistributeStates, ParametersInPartsGiveTheBitsOfOne) {
+  const std::pair<int64_t, std::vector<int64_t>> cases[] = {{8, {1, 2, 4, 8}}, {12, {3, 6, 12}}, {5, {5}}};
+  for (const auto &[count, all] : cases)
+    for (const int64_t ranks : all)
+      for (const int64_t bucket : {1, 1 << 20}) {
+        lanes = count;
+        EXPECT_EQ(difference(run(programs(ranks, 3, bucket))), "") << ranks << " ranks, " << lanes << " lanes";
+      }
+}
+
+TEST_F(DistributeStates, ParametersAreRows) {
+  int64_t rows = 0, small = 0;
+  for (const OwningOpRef<ModuleOp> &module : programs(4, 3)) {
+    func::FuncOp function = mainOf(*module);
+    const auto types = function.getArgumentTypes();
+    rows += cast<RankedTensorType>(types[1]).getNumElements();
+    small += cast<RankedTensorType>(types[3]).getNumElements();
+    EXPECT_EQ(types[1], types[2]) << "a parameter has the rows of its moment";
+    EXPECT_EQ(types[1], function.getResultTypes()[1]);
+    EXPECT_EQ(types[5], types[1]) << "a parameter that an owner updates, too";
+    EXPECT_EQ(int64_t(llvm::range_size(function.getBody().front().getOps<AllGatherOp>())), 4)
+        << "rows of the norm, u's gradient for its owner, and u before and after its update";
+  }
+  EXPECT_EQ(rows, 36);
+  EXPECT_EQ(small, 9);
+}
+
+/// In each lane a parameter is gathered, and again where others were read meanwhile.
+TEST_F(DistributeStates, LanesGatherWhatTheyRead) {
+  const auto gathersOf = [&](int64_t bucket) {
+    Programs modules = programs(4, 3, bucket); // two lanes on each rank
+    int64_t gathers = 0;
+    mainOf(*modules[0]).walk([&](AllGatherOp op) { gathers += op->hasAttr(parameterAttr); });
+    return gathers;
+  };
+  EXPECT_EQ(gathersOf(1), 2 * 4 + 1) << "w, u, v, w again; u for its owner";
+  lanes = 4;
+  EXPECT_EQ(gathersOf(1), 4 + 1);
+}
+
+bool computes(Operation *op) {
+  return op->hasTrait<OpTrait::IsTerminator>() ||
+         (isa<StructuredOpInterface>(op) && !isa<WaitOp, CollectiveOpInterface>(op));
+}
+
+bool comesOfAGather(Operation *op) {
+  return llvm::any_of(op->getOperands(), [](Value operand) {
+    Operation *producer = operand.getDefiningOp();
+    return producer && (isa<AllGatherOp>(producer) || comesOfAGather(producer));
+  });
+}
+
+/// The first op after the gather that computes something from gathered values.
+Operation *firstComputed(Operation *op) {
+  do
+    op = op->getNextNode();
+  while (!computes(op) || !comesOfAGather(op));
+  return op;
+}
+
+/// The first op that computes something from what the op gives.
+Operation *firstReader(Operation *op) {
+  Operation *first = nullptr;
+  for (Operation *user : op->getUsers()) {
+    Operation *reader = computes(user) ? user : firstReader(user);
+    if (reader && (!first || reader->isBeforeInBlock(first)))
+      first = reader;
+  }
+  return first;
+}
+
+/// A gather starts before the parameters of the one before it are read, and no earlier: two windows are in memory.
+TEST_F(DistributeStates, ParametersAreGatheredOneWindowAhead) {
+  using Counts = std::pair<int64_t, int64_t>;
+  for (const auto &[count, ranks] : {Counts{8, 4}, Counts{12, 3}, Counts{8, 8}}) {
+    lanes = count;
+    Programs modules = programs(ranks, 3);
+    for (OwningOpRef<ModuleOp> &module : modules) {
+      PipelineOptions options;
+      options.firstPass = "autocast";
+      options.endPass = "plan-memory";
+      PipelineReport report;
+      EXPECT_TRUE(succeeded(runPipeline(*module, options, report)));
+      int64_t blocks = 0, inFlight = 0;
+      mainOf(*module).walk([&](Block *block) {
+        SmallVector<AllGatherOp> gathers;
+        for (AllGatherOp gather : block->getOps<AllGatherOp>())
+          if (gather->hasAttr(parameterAttr))
+            gathers.push_back(gather);
+        blocks += gathers.size() == 4;
+        for (AllGatherOp gather : gathers)
+          inFlight += gather.getFlight().has_value();
+        for (size_t i = 1; i < gathers.size(); ++i)
+          EXPECT_FALSE(firstComputed(gathers[i])->isBeforeInBlock(firstReader(gathers[i - 1])))
+              << "gather " << i << " starts too early";
+      });
+      EXPECT_EQ(blocks, int64_t(llvm::Log2_64(uint64_t(count / ranks))) + 1)
+          << "loops of 1, 2, 4, … lanes, and the last lane";
+      EXPECT_GT(inFlight, 0);
+    }
+    EXPECT_EQ(difference(run(modules)), "") << ranks << " ranks";
+  }
+}
+
+TEST_F(DistributeStates, FindsADroppedWaitForAParameter) {
+  Programs modules = programs(8, 3);
+  PipelineOptions options;
+  options.firstPass = "autocast";
+  options.endPass = "plan-memory";
+  PipelineReport report;
+  ASSERT_TRUE(succeeded(runPipeline(*modules[1], options, report)));
+  WaitOp dropped;
+  mainOf(*modules[1]).walk([&](WaitOp wait) {
+    dropped = wait.getOperand(0).getDefiningOp()->hasAttr(parameterAttr) ? wait : dropped;
+  });
+  ASSERT_TRUE(dropped);
+  dropped->erase();
+  std::string said;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { said += diagnostic.str(); });
+  options.firstPass = "plan-memory";
+  options.endPass = {};
+  EXPECT_TRUE(failed(runPipeline(*modules[1], options, report)));
+  EXPECT_NE(said.find("in_flight_c1"), std::string::npos) << said;
+}
+
+TEST_F(DistributeStates, RanksWithOtherLanesAreRefused) {
+  struct Refused {
+    int64_t lanes, ranks;
+    const char *said;
+  };
+  for (const Refused &each : {Refused{8, 3, "12 lanes"}, Refused{12, 4, "16 lanes"}, Refused{4, 8, "one or more"}}) {
+    lanes = each.lanes;
+    OwningOpRef<ModuleOp> module = parsed();
+    PipelineOptions options;
+    options.ranks = {each.ranks, 0, false, 3};
+    std::string said;
+    ScopedDiagnosticHandler listens(&context, [&](Diagnostic &diagnostic) { said += diagnostic.str(); });
+    EXPECT_TRUE(failed(distribute(mainOf(*module), options)));
+    EXPECT_NE(said.find(each.said), std::string::npos) << said;
+  }
+}
+
+TEST_F(DistributeStates, FindsAWrongGatherOfAParameter) {
+  const auto lastGather = [](func::FuncOp function) {
+    AllGatherOp last;
+    function.walk([&](AllGatherOp op) { last = op->hasAttr(parameterAttr) ? op : last; });
+    return last;
+  };
+  EXPECT_TRUE(isFound(3, [&](func::FuncOp function) { // zeros in place of a rank's rows
+    AllGatherOp gather = lastGather(function);
+    OpBuilder builder(gather);
+    Emit emit(builder, gather.getLoc());
+    gather->setOperand(0, emit.zeros(tensorType(gather.getX())));
+  }));
+  EXPECT_TRUE(isFound(3, [&](func::FuncOp function) { // one that a rank does not come to
+    AllGatherOp gather = lastGather(function);
+    OpBuilder builder(gather);
+    Emit emit(builder, gather.getLoc());
+    gather.getResult().replaceAllUsesWith(emit.zeros(tensorType(gather.getResult())));
+    gather.erase();
+  }));
 }
 
 TEST_F(DistributeStates, SharesOutStates) {
@@ -279,7 +458,8 @@ TEST_F(DistributeStates, CollectivesComeInOneOrderWhereverTheyStood) {
 
 /// Programs of ranks differ; the places of their collectives do not.
 TEST_F(DistributeStates, AllRanksHaveTheSameCollectivesInTheSameOrder) {
-  for (const int zero : {0, 1, 2}) {
+  lanes = 12;
+  for (const int zero : {0, 1, 2, 3}) {
     std::vector<std::string> all;
     for (const OwningOpRef<ModuleOp> &module : programs(3, zero)) {
       std::string &text = all.emplace_back();

@@ -264,4 +264,40 @@ TEST_F(Distribute, FindsAnExchangeToWhichNotAllCome) {
   }));
 }
 
+/// A step that trains `count` vectors.
+std::string stepOfVectors(int count) {
+  std::string arguments, updates, uses, types, body, yields, after, results;
+  const auto add = [](std::string &list, const std::string &text) { list += (list.empty() ? "" : ", ") + text; };
+  for (int i = 0; i < count; ++i) {
+    const std::string n = std::to_string(i), vector = "tensor<8xf32>";
+    arguments += ", %w" + n + ": " + vector + " {tcc.name = \"w" + n + "\", tcc.state}, %m" + n + ": " + vector +
+                 " {tcc.name = \"m" + n + "\", tcc.state}";
+    add(updates, vector + " {tcc.updates = \"w" + n + "\"}, " + vector + " {tcc.updates = \"m" + n + "\"}");
+    add(uses, "%a" + n + " = %w" + n + " : " + vector);
+    body += "%g" + n + " = tcc.mul %s, %a" + n + " : " + vector + "\n";
+    add(yields, "%g" + n);
+    add(types, vector);
+    after += "%p" + n + " = tcc.add %m" + n + ", %r#" + n + " : " + vector + "\n%q" + n + " = tcc.sub %w" + n + ", %p" +
+             n + " : " + vector + "\n";
+    add(results, "%q" + n + ", %p" + n);
+  }
+  std::string all = types;
+  add(all, types);
+  return "func.func @main(%x: tensor<4x8xf32>" + arguments + ") -> (" + updates + ") {\n%r:" + std::to_string(count) +
+         " = tcc.lanes 4 slices (%s = %x : tensor<4x8xf32>) uses (" + uses + ") -> (" + types + ") {\n" + body +
+         "tcc.yield " + yields + " : " + types + "\n}\n" + after + "func.return " + results + " : " + all + "\n}";
+}
+
+/// Kernels take few operands, however many values go into one exchange.
+TEST_F(Distribute, OneExchangeMayHaveManyValues) {
+  for (const int zero : {1, 2, 3}) {
+    OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(stepOfVectors(100), &context);
+    ASSERT_TRUE(module);
+    PipelineOptions options;
+    options.ranks = {4, 1, false, zero};
+    PipelineReport report;
+    EXPECT_TRUE(succeeded(runPipeline(*module, options, report))) << "--zero=" << zero;
+  }
+}
+
 } // namespace
