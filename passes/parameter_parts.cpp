@@ -11,8 +11,7 @@
 //   3. a loop in the body, over micro-batches, gathers in its own body;
 //   4. where lanes read a conversion of a parameter, what is gathered are its elements before;
 //   5. ops other than lanes and updates in parts read a whole that is gathered right before the first of them. So does
-//   an
-//      update that is not elementwise, as that of a matrix by Muon, of whose result the rank keeps its rows.
+//      an update that is not elementwise, as that of a matrix by Muon, of whose result the rank keeps its rows.
 // Every lane comes to the same gathers, so all ranks must have equally many lanes in equal loops: distribute() refuses
 // others.
 #include "ir/tensor_bytes.h"
