@@ -209,7 +209,7 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
     if (runtime::Error refused = refuseCustomCode(*captured))
       return refused;
   std::optional<llvm::TimeTraceScope> looking(std::in_place, "cache");
-  const StepCache cache(*captured, compileOptions, *compileTarget);
+  StepCache cache(*captured, compileOptions, *compileTarget);
   if (!cache.refusal().empty()) {
     looking.reset();
     runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));

@@ -124,6 +124,19 @@ std::optional<std::string> readOwn(const std::string &folder, const std::string 
   return bytes ? std::optional(std::move(*bytes)) : std::nullopt;
 }
 
+/// Removes an entry that cannot be taken, so that it is made again, and says so.
+std::string dropDamaged(const std::string &file, bool wasRead) {
+  const std::string what = wasRead ? "the entry was damaged" : "the entry was no readable file of its user's alone";
+  if (::unlink(file.c_str()) == 0 || errno == ENOENT)
+    return what + " and is removed";
+  return what + " and cannot be removed: " + std::strerror(errno);
+}
+
+bool isSwitchedOff() {
+  const char *variable = std::getenv("TCC_CACHE_DIR");
+  return variable && variable == std::string_view("off");
+}
+
 std::string withoutSlashes(std::string folder) {
   while (folder.size() > 1 && folder.ends_with('/'))
     folder.pop_back();
@@ -135,18 +148,29 @@ std::string withoutSlashes(std::string folder) {
 FileCache::FileCache(std::string folder, int64_t mostBytes)
     : folder(withoutSlashes(std::move(folder))), mostBytes(mostBytes) {}
 
+FileCache FileCache::off(std::string why) {
+  FileCache cache;
+  cache.reasonOff = std::move(why);
+  return cache;
+}
+
+FileCache FileCache::ofUser(int64_t mostBytes) {
+  std::string folder = userFolder();
+  if (!folder.empty())
+    return FileCache(std::move(folder), mostBytes);
+  return off(isSwitchedOff() ? "by TCC_CACHE_DIR=off"
+                             : "since none of TCC_CACHE_DIR, XDG_CACHE_HOME and HOME names its folder");
+}
+
 std::string FileCache::userFolder() {
-  const char *variable = std::getenv("TCC_CACHE_DIR");
-  if (variable && variable == std::string_view("off"))
-    return {};
-  return withoutSlashes(runtime::cacheFolder(""));
+  return isSwitchedOff() ? std::string() : withoutSlashes(runtime::cacheFolder(""));
 }
 
 std::string FileCache::fileOf(std::string_view kind, std::string_view key) const {
   return folderOf(kind) + "/" + llvm::toHex(digest(kind, key), /*LowerCase=*/true).append(extension);
 }
 
-std::optional<std::string> FileCache::find(std::string_view kind, std::string_view key) const {
+std::optional<std::string> FileCache::find(std::string_view kind, std::string_view key, std::string *damage) const {
   if (folder.empty() || checkOwner(folder, true) || checkOwner(folderOf(kind)))
     return std::nullopt;
   const std::string file = fileOf(kind, key);
@@ -159,7 +183,9 @@ std::optional<std::string> FileCache::find(std::string_view kind, std::string_vi
   const size_t end = whole.size() - std::min(digestBytes, whole.size());
   if (end < headBytes || !whole.starts_with(magic) || whole.substr(magic.size(), digestBytes) != digest(kind, key) ||
       digest(kind, whole.substr(0, end)) != whole.substr(end)) {
-    ::unlink(file.c_str()); // it will be made again
+    const std::string wrong = dropDamaged(file, bytes.has_value());
+    if (damage)
+      *damage = wrong;
     return std::nullopt;
   }
   ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0); // used now

@@ -21,6 +21,10 @@ public:
 
   /// A cache that keeps nothing.
   FileCache() = default;
+  /// A cache that keeps nothing, and why, for people: "by --no-cache".
+  static FileCache off(std::string why);
+  /// A cache in userFolder(), or one that keeps nothing where there is no such folder.
+  static FileCache ofUser(int64_t mostBytes = usualBytes);
   /// A cache in `folder`, which is made when the first entry is stored; if the name is empty, nothing is kept. When all
   /// entries together have more than `mostBytes`, those that were used longest ago are removed.
   explicit FileCache(std::string folder, int64_t mostBytes = usualBytes);
@@ -31,10 +35,13 @@ public:
 
   /// The cache's folder; empty if nothing is kept.
   const std::string &place() const { return folder; }
+  /// Why nothing is kept, if that is known: "by --no-cache".
+  const std::string &whyOff() const { return reasonOff; }
 
   /// The bytes that were stored under the key, which must hold all that they depend on. Nothing if there is no whole
-  /// entry.
-  std::optional<std::string> find(std::string_view kind, std::string_view key) const;
+  /// entry. One that is there and cannot be taken is removed, and `damage`, unless it is null, gets what was wrong:
+  /// "the entry was damaged and is removed".
+  std::optional<std::string> find(std::string_view kind, std::string_view key, std::string *damage = nullptr) const;
   /// Stores an entry. Errors: the folder belongs to somebody else, or others may write to it; the entry has more than
   /// half of the bound; an error of the system. The caller can go on without the entry.
   runtime::Error store(std::string_view kind, std::string_view key, std::string_view bytes) const;
@@ -85,7 +92,7 @@ private:
   void dropOldest(std::string_view digest, int64_t added) const;
   std::string countsFile() const { return folder + "/counts"; }
 
-  std::string folder;
+  std::string folder, reasonOff;
   int64_t mostBytes = usualBytes;
 };
 

@@ -21,6 +21,7 @@ namespace {
 
 constexpr double millionths = 1e6; // that a share is kept in
 constexpr size_t headerLengthBytes = 8;
+constexpr char targetPart[] = "target";                 // of a key
 constexpr size_t lookedAt = 64, shownBytes = 128 << 10; // of other entries, for the reason of a miss
 
 /// "x:4x?xf32 y:4xf32"; the types alone without names.
@@ -120,7 +121,7 @@ std::string refusalOf(ModuleOp module, const CompileOptions &options) {
   (void)memoryLimit, (void)recomputesToFit, (void)leastMemory; // of the key's flags
   (void)targetName, (void)code, (void)allowCustomCode, (void)threads, (void)device;
   if (cache.place().empty())
-    return "off";
+    return cache.whyOff().empty() ? "off" : "off, " + cache.whyOff();
   if (ownTarget)
     return "the target is the caller's own";
   const bool isWatched = pipeline.reached || pipeline.passed || remarks || costs;
@@ -184,6 +185,31 @@ struct Difference {
   }
 };
 
+/// How two texts of Target::codeKey differ. Their lines are names and values, the first one the target's: "cpu →
+/// cpu:x86-64, cpu znver3 → x86-64, vector bytes 32 → 16". A CPU's features are told only where nothing before them
+/// differs, since the name of another CPU says what it has.
+std::string targetDifference(StringRef before, StringRef now) {
+  SmallVector<StringRef> old, fresh;
+  before.split(old, '\n', -1, false);
+  now.split(fresh, '\n', -1, false);
+  if (old.size() != fresh.size()) // of two kinds
+    return Difference(old.front().split(' ').second, fresh.front().split(' ').second).text();
+  std::string text;
+  for (auto [line, newLine] : llvm::zip_equal(old, fresh)) {
+    if (line == newLine || (line.starts_with("features ") && !text.empty()))
+      continue;
+    StringRef value = line, newValue = newLine;
+    while (!value.empty() && value.split(' ').first == newValue.split(' ').first) {
+      value = value.split(' ').second;
+      newValue = newValue.split(' ').second;
+    }
+    StringRef name = line.drop_back(value.size());
+    name.consume_front("target ");
+    text += (text.empty() ? "" : ", ") + name.str() + Difference(value, newValue).text();
+  }
+  return text;
+}
+
 /// An entry is the length of a header, the header, and an artefact.
 struct ReadEntry {
   llvm::json::Value header = nullptr;
@@ -241,7 +267,7 @@ StepCache::StepCache(ModuleOp captured, const CompileOptions &options, const Tar
   const std::string graph = namelessText(captured);
   auto same = [](std::string name, std::string value) { return Part{std::move(name), value, value}; };
   keyParts = {same("build", buildText()),
-              same("target", *codeKey),
+              same(targetPart, *codeKey),
               same("threads", std::to_string(options.threads)),
               same("CPU", machineText()),
               {"flags", flagsText(function, options, false), flagsText(function, options, true)},
@@ -283,8 +309,8 @@ runtime::Error StepCache::store(const runtime::Artefact &artefact, const Compile
   return storeBytes(entry + head + *bytes);
 }
 
-std::optional<runtime::Artefact> StepCache::find(CompileReport &report) const {
-  const std::optional<std::string> entry = cache.find(FileCache::steps, key);
+std::optional<runtime::Artefact> StepCache::find(CompileReport &report) {
+  const std::optional<std::string> entry = cache.find(FileCache::steps, key, &damage);
   const std::optional<ReadEntry> read = entry ? readEntry(*entry) : std::nullopt;
   if (!read)
     return std::nullopt;
@@ -306,6 +332,8 @@ std::optional<runtime::Artefact> StepCache::find(CompileReport &report) const {
 }
 
 std::string StepCache::missReason() const {
+  if (!damage.empty())
+    return damage;
   std::optional<std::vector<Part>> nearest;
   size_t fewest = 0;
   for (const std::string &entry : cache.newest(FileCache::steps, lookedAt, shownBytes)) {
@@ -332,8 +360,10 @@ std::string StepCache::missReason() const {
       continue;
     argumentsDiffer |= now.name == "arguments";
     const bool isDigest = now.name == "graph" || now.name == "names" || now.name == "build";
-    text += (text.empty() ? "" : "; ") + now.name + (StringRef(now.name).ends_with("s") ? " differ" : " differs") +
-            (isDigest ? "" : ": " + Difference(before.shown, now.shown).text());
+    text += (text.empty() ? "" : "; ") + now.name + (StringRef(now.name).ends_with("s") ? " differ" : " differs");
+    if (!isDigest)
+      text += ": " + (now.name == targetPart ? targetDifference(before.shown, now.shown)
+                                             : Difference(before.shown, now.shown).text());
   }
   return text.empty() ? "the entry was not whole" : text;
 }

@@ -17,10 +17,11 @@ public:
   const std::string &refusal() const { return refused; }
   /// The step of the entry, with the names and places of this function. `report` gets what compiling it had reported.
   /// Nothing if there is no entry.
-  std::optional<runtime::Artefact> find(CompileReport &report) const;
+  std::optional<runtime::Artefact> find(CompileReport &report);
   /// Whether the step runs code of the user's, which is checked whenever it is compiled or found.
   bool checksCode() const { return mustCheck; }
-  /// Which part of the key differs from the nearest entry: "flags differ: -O2 → -O3".
+  /// Which part of the key differs from the nearest entry: "flags differ: -O2 → -O3"; or what was wrong with the entry
+  /// that find() has seen.
   std::string missReason() const;
   /// Counts that find() gave a step (`found`), or that the step had to be compiled.
   void count(bool found) const {
@@ -44,6 +45,7 @@ private:
 
   FileCache cache;
   std::string refused, key;
+  std::string damage; // of the entry
   bool mustCheck = false;
   std::vector<Part> keyParts;
   std::optional<NameTable> names;

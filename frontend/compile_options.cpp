@@ -45,9 +45,9 @@ static Recomputation recomputationOf(Remat remat) {
 
 FileCache fileCache(const CompilerFlags &flags) {
   if (!flags.diskCache)
-    return {};
-  return FileCache(flags.diskCacheFolder.empty() ? FileCache::userFolder() : flags.diskCacheFolder,
-                   flags.diskCacheBytes ? flags.diskCacheBytes : FileCache::usualBytes);
+    return FileCache::off("by --no-cache");
+  const int64_t mostBytes = flags.diskCacheBytes ? flags.diskCacheBytes : FileCache::usualBytes;
+  return flags.diskCacheFolder.empty() ? FileCache::ofUser(mostBytes) : FileCache(flags.diskCacheFolder, mostBytes);
 }
 
 void checkFlags(const CompilerFlags &flags) {

@@ -23,4 +23,19 @@ CompileSummary summaryOf(const CompileReport &report, const runtime::Executable 
   return summary;
 }
 
+void addPart(const std::string &target, const CompileReport &report, CompileSummary &summary) {
+  summary.capturedOps = report.pipeline.capturedOps;
+  summary.kernels = report.pipeline.kernels;
+  summary.matmuls = report.pipeline.matmuls;
+  summary.arenaBytes = report.pipeline.arenaBytes;
+  summary.plannedBytes = report.plannedBytes;
+  summary.recomputedOps = report.pipeline.recomputed.ops;
+  summary.recomputedShare = report.pipeline.recomputed.share;
+  summary.fromCache &= report.fromCache;
+  summary.cache += (summary.cache.empty() ? "" : "\n") + target + ": " + report.cache;
+  summary.pipelineMs += report.pipelineMs;
+  summary.codegenMs += report.codegenMs;
+  summary.totalMs += report.totalMs;
+}
+
 } // namespace tcc

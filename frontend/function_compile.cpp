@@ -368,6 +368,8 @@ void Function::exportLibrary(const std::string &path, std::span<const Array> arg
   if (!record.reads.empty())
     throw Error("'" + impl->name + "' has graph breaks: it is no one step that a library can hold");
   runtime::Artefact all;
+  CompileSummary summary;
+  summary.fromCache = true;
   const std::vector<std::string> asCalled = {impl->options.march};
   for (const std::string &architecture : architectures.empty() ? asCalled : architectures) {
     Impl::Compilation compilation(*impl, record, impl->options.outputs, "exported");
@@ -375,6 +377,7 @@ void Function::exportLibrary(const std::string &path, std::span<const Array> arg
     const std::string digest = compilation.digest();
     CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
     runtime::Artefact part = compilation.orRefuse(session.artefact(std::move(compilation.module)));
+    addPart(session.target().codeName(), session.report(), summary);
     all.metadata = std::move(part.metadata);
     all.metadata[graphKey] = digest;
     all.targets.push_back(std::move(part.targets.front()));
@@ -382,6 +385,7 @@ void Function::exportLibrary(const std::string &path, std::span<const Array> arg
   sortByNeeds(all);
   if (runtime::Error problem = writeLibrary({&all, 1}, path, {.kind = *kind, .hasRuntime = hasRuntime}))
     throw Error("'" + impl->name + "' cannot be exported: " + problem.message());
+  impl->summary = std::move(summary);
 }
 
 std::string Function::checkDevice(std::span<const Array> arguments) {

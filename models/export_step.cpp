@@ -59,6 +59,9 @@ void exportStep(const TrainOptions &given) {
       emptyStepInputs(options.accumulate * options.batch, options.sequence.value_or(config.positions()), dropout);
 
   step.exportLibrary(options.compileOnly, arguments, architectures, options.hasRuntime);
+  std::istringstream parts(step.lastCompile().cache);
+  for (std::string part; !options.quiet && std::getline(parts, part);)
+    fmt::print(stderr, "cache of {}\n", part);
   const auto say = [&](const std::string &path) {
     if (!options.quiet)
       fmt::print(stderr, "wrote {}, {:.1f} kB\n", path, double(std::filesystem::file_size(path)) / 1e3);

@@ -1,6 +1,7 @@
 // The CPU kind of target: its answers for -march=, -emit=, --help and --doctor.
 #include "codegen/cpu/kind.h"
 #include "codegen/cpu/doctor.h"
+#include "codegen/cpu/machine_code.h"
 #include "codegen/cpu/target.h"
 #include "llvm/TargetParser/X86TargetParser.h"
 
@@ -19,11 +20,10 @@ public:
   llvm::StringRef noun() const override { return "CPU"; }
   llvm::StringRef help() const override { return "this machine's CPU, or -march=NAME, by LLVM's names: x86-64-v3"; }
 
-  // No name can be only a CPU's, and any word may be one of LLVM's. LLVM reports a name that it does not know when code
-  // is made.
+  // No name can be only a CPU's.
   bool owns(llvm::StringRef) const override { return false; }
-  bool takes(llvm::StringRef) const override { return true; }
-  llvm::StringRef expected() const override { return "a name of LLVM's such as x86-64-v3"; }
+  bool takes(llvm::StringRef architecture) const override { return knowsCpu(architecture); }
+  llvm::StringRef expected() const override { return "a name that -march=help lists, such as x86-64-v3,"; }
 
   runtime::Expected<std::vector<std::string>> targetsFor(llvm::ArrayRef<std::string> architectures,
                                                          std::string &) const override {

@@ -37,6 +37,11 @@ static std::string featureText(const Target &target) {
   return features.getString();
 }
 
+bool knowsCpu(llvm::StringRef name) {
+  return !llvm::Triple(llvm::sys::getProcessTriple()).isX86() ||
+         llvm::X86::parseArchX86(name, /*Only64Bit=*/true) != llvm::X86::CK_None;
+}
+
 std::string nativeCpu() {
   return runtime::cpuLimit().empty() ? llvm::sys::getHostCPUName().str() : std::string(runtime::cpuLimit());
 }
@@ -62,7 +67,7 @@ runtime::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(const Targ
       return wrong;
     cpu = nativeCpu();
   }
-  if (triple.isX86() && llvm::X86::parseArchX86(cpu, /*Only64Bit=*/true) == llvm::X86::CK_None)
+  if (!knowsCpu(cpu))
     return runtime::Error("unknown CPU '" + cpu + "'; names are LLVM's, for example x86-64-v3 or native");
   return std::unique_ptr<llvm::TargetMachine>(
       backend->createTargetMachine(triple, cpu, featureText(target), llvm::TargetOptions(), llvm::Reloc::PIC_,

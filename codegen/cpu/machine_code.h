@@ -11,6 +11,9 @@ namespace tcc::cpu {
 /// limits it.
 std::string nativeCpu();
 
+/// Whether LLVM has a CPU of this name. "native" is none.
+bool knowsCpu(llvm::StringRef name);
+
 /// A machine for the target. Safe to call from several threads.
 runtime::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(const Target &target);
 

@@ -23,6 +23,11 @@ def fpic : One<"fpic">, Alias<fPIC>;
 def fPIE : One<"fPIE">, Alias<fPIC>;
 def fpie : One<"fpie">, Alias<fPIC>;
 def g : One<"g">;
+foreach kind = ["1", "2", "3", "gdb", "gdb1", "gdb2", "gdb3", "dwarf", "dwarf-2", "dwarf-3", "dwarf-4", "dwarf-5", "line-tables-only",
+                "split-dwarf"] in
+  def g_#!subst("-", "_", kind) : One<"g"#kind>, Alias<g>;
+def g0 : One<"g0">;
+def ggdb0 : One<"ggdb0">, Alias<g0>;
 def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"What is compiled for: cpu (default) or another one below">;
 def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, HelpText<"Sizes of an argument with '?' dims; may be repeated">;
 

@@ -40,6 +40,20 @@ std::string took(double ms) {
   return text;
 }
 
+/// What the code of all targets took.
+struct Spent {
+  int64_t targets = 0, fromCache = 0;
+  double totalMs = 0, pipelineMs = 0, codegenMs = 0;
+
+  void add(const CompileReport &report) {
+    ++targets;
+    fromCache += report.fromCache;
+    totalMs += report.totalMs;
+    pipelineMs += report.pipelineMs;
+    codegenMs += report.codegenMs;
+  }
+};
+
 /// One input on its way.
 class Job {
 public:
@@ -116,6 +130,7 @@ private:
   std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
   CompilerFlags flags; // of the options, with the type that --dtype=auto means
   CompileOptions compileOptions;
+  Spent spent;
   std::vector<std::string> targets; // several architectures of a kind, or one
   std::optional<Report> report;     // --report=
   std::string reportFolder;
@@ -224,7 +239,7 @@ void Job::openSession(const std::string &named) {
   chosen.remarks = wantsRemarks(options.flags);
   chosen.costs = wantsCosts(options.flags);
   if (options.timeReport || options.timeTrace) // times are of passes that run
-    chosen.cache = {};
+    chosen.cache = FileCache::off(options.timeReport ? "by -ftime-report" : "by -ftime-trace");
   chosen.pipeline.findChanges = options.timeReport;
   const bool isFirst = named == targets.front();
   if (report && isFirst)
@@ -347,7 +362,7 @@ runtime::Artefact Job::compile() {
   runtime::Artefact artefact = orThrow(session->artefact(copy()));
   tellPlan(artefact.targets.front().plan, artefact.targets.front().code);
   const CompileReport &report = session->report();
-  say("cache: " + report.cache);
+  say((targets.size() > 1 ? "cache of " + session->target().codeName() + ": " : "cache: ") + report.cache);
   if (report.fromCache)
     return artefact;
   tellPasses();
@@ -407,10 +422,12 @@ void Job::tellRemarks() {
 /// One artefact with a part for each target.
 runtime::Artefact Job::compileForAll() {
   runtime::Artefact all;
+  spent = {};
   for (const std::string &named : targets) {
     if (named != session->options().targetName)
       openSession(named);
     runtime::Artefact part = compile();
+    spent.add(session->report());
     all.metadata = std::move(part.metadata);
     all.targets.push_back(std::move(part.targets.front()));
   }
@@ -454,11 +471,14 @@ void Job::printSummary(llvm::raw_ostream &os) {
      << bytesText(report.plannedBytes) << " planned (" << bytesText(report.pipeline.arenaBytes) << " arena), ";
   if (report.pipeline.recomputed.ops)
     os << recomputationText(report.pipeline.recomputed) << ", ";
-  if (report.fromCache)
-    os << llvm::format("from the cache in %.0f ms\n", report.totalMs);
-  else
-    os << llvm::format("compiled in %.0f ms (passes %.0f, code %.0f)\n", report.totalMs, report.pipelineMs,
-                       report.codegenMs);
+  if (spent.fromCache == spent.targets) {
+    os << llvm::format("from the cache in %.0f ms\n", spent.totalMs);
+    return;
+  }
+  os << llvm::format("compiled in %.0f ms (passes %.0f, code %.0f)", spent.totalMs, spent.pipelineMs, spent.codegenMs);
+  if (spent.fromCache)
+    os << ", " << spent.fromCache << " of " << spent.targets << " targets from the cache";
+  os << '\n';
 }
 
 /// --check-device. Throws Error for the first value that differs.

@@ -49,6 +49,11 @@ void checkTogether(const Options &options) {
   }
   if (!options.flags.reportFolder.empty() && options.inputs.size() > 1)
     throw usageError("--report= with several inputs; give one input at a time");
+  constexpr Action ofTheMachine[] = {Action::cacheStats, Action::cacheClear, Action::calibrate, Action::doctor,
+                                     Action::printPipeline};
+  if (llvm::is_contained(ofTheMachine, options.action) && !options.inputs.empty())
+    throw usageError(options.actionOption + " takes no input, and '" + options.inputs.front() +
+                     "' is one; give one of them");
   if (options.action != Action::compile && options.action != Action::syntaxOnly)
     return;
   const bool executes = options.runs || options.reference || options.benchRuns || options.ablationRounds;

@@ -121,7 +121,8 @@ std::vector<std::string> completions(StringRef prefix) {
   };
   const OptionTable table;
   for (unsigned id = 1; id <= table.getNumOptions(); ++id)
-    if (const Option option = table.getOption(id); !isGroup(option) && id != OPT_INPUT && id != OPT_UNKNOWN)
+    if (const Option option = table.getOption(id); !isGroup(option) && id != OPT_INPUT && id != OPT_UNKNOWN &&
+                                                   option.getUnaliasedOption().getID() != OPT_g) // always refused
       all.push_back(option.getPrefixedName().str());
   for (const CompilerFlag &flag : compilerFlags())
     all.emplace_back(flag.spelling);

@@ -42,13 +42,13 @@ void settleTarget(Options &options) {
     StringRef(march).split(names, ',');
   for (StringRef name : names)
     for (const TargetKind *other : targetKinds())
-      if (other != &kind && other->owns(name) && kind.takes(name))
-        throw usageError("-march=" + march + " names a " + other->noun().str() + "; --target=" + other->name().str() +
-                         " compiles for it");
+      if (other != &kind && other->owns(name) && !kind.takes(name))
+        throw usageError("-march=" + name.str() + " names a " + other->noun().str() +
+                         "; --target=" + other->name().str() + " compiles for it");
   for (StringRef name : names) {
     if (!kind.takes(name) && name != "native")
-      throw usageError("-march=" + march + " with --target=" + kind.name().str() + "; " + kind.expected().str() +
-                       " is expected");
+      throw usageError("unknown " + kind.noun().str() + " '" + name.str() + "' of -march= with --target=" +
+                       kind.name().str() + "; " + kind.expected().str() + " is expected");
     if (llvm::is_contained(options.architectures, name))
       throw usageError("-march= names " + name.str() + " twice");
     options.architectures.push_back(name.str());

@@ -123,6 +123,20 @@ void readTarget(StringRef text, Options &options) {
   options.compile.targetName = text.str();
 }
 
+/// As the command line has it, which may be an alias.
+std::string spellingOf(const Arg &arg) {
+  return (arg.getAlias() ? *arg.getAlias() : arg).getSpelling().str();
+}
+
+/// What is done instead of compiling. One action: a second one would be dropped without a word.
+void readAction(Action action, const Arg &arg, Options &options) {
+  const std::string option = spellingOf(arg);
+  if (!options.actionOption.empty() && options.action != action)
+    throw usageError(options.actionOption + " and " + option + " contradict each other; give one of them");
+  options.action = action;
+  options.actionOption = option;
+}
+
 std::vector<std::string> flagSpellings() {
   std::vector<std::string> spellings;
   for (const CompilerFlag &flag : compilerFlags())
@@ -157,10 +171,12 @@ void apply(const Arg &arg, Options &options) {
     break;
   case OPT_fsyntax_only:
     readStop("-fsyntax-only", options);
-    options.action = Action::syntaxOnly;
+    if (options.actionOption.empty())
+      options.action = Action::syntaxOnly;
     break;
   case OPT_g:
-    throw usageError("-g has no effect to offer: compiled kernels have no line tables; -S, -emit=llvm, -Rpass and "
+    throw usageError(spellingOf(arg) +
+                     " has no effect to offer: compiled kernels have no line tables; -S, -emit=llvm, -Rpass and "
                      "--profile= name the lines of the graph that a kernel is made of");
   case OPT_emit_EQ:
     if (arg.getValues().empty())
@@ -267,7 +283,7 @@ void apply(const Arg &arg, Options &options) {
     options.saveTemps = nonEmpty(value(), "-save-temps=", "a folder");
     break;
   case OPT_print_pipeline:
-    options.action = Action::printPipeline;
+    readAction(Action::printPipeline, arg, options);
     break;
   case OPT_fdiagnostics_color:
     options.color = "always";
@@ -295,52 +311,52 @@ void apply(const Arg &arg, Options &options) {
     options.verbose = true;
     break;
   case OPT_help:
-    options.action = Action::help;
+    readAction(Action::help, arg, options);
     break;
   case OPT_help_EQ:
-    options.action = Action::help;
+    readAction(Action::help, arg, options);
     options.subject = value().str();
     break;
   case OPT_autocomplete_EQ:
-    options.action = Action::complete;
+    readAction(Action::complete, arg, options);
     options.subject = value().str();
     break;
   case OPT_explain:
-    options.action = Action::explain;
+    readAction(Action::explain, arg, options);
     options.subject = value().str();
     break;
   case OPT_man_page:
-    options.action = Action::manPage;
+    readAction(Action::manPage, arg, options);
     break;
   case OPT__HASH_HASH_HASH:
     options.isShownOnly = true;
     break;
   case OPT_version:
-    options.action = Action::version;
+    readAction(Action::version, arg, options);
     break;
   case OPT_dumpversion:
-    options.action = Action::dumpVersion;
+    readAction(Action::dumpVersion, arg, options);
     break;
   case OPT_dumpmachine:
-    options.action = Action::dumpMachine;
+    readAction(Action::dumpMachine, arg, options);
     break;
   case OPT_print_targets:
-    options.action = Action::printTargets;
+    readAction(Action::printTargets, arg, options);
     break;
   case OPT_calibrate:
-    options.action = Action::calibrate;
+    readAction(Action::calibrate, arg, options);
     break;
   case OPT_cache_stats:
-    options.action = Action::cacheStats;
+    readAction(Action::cacheStats, arg, options);
     break;
   case OPT_cache_clear:
-    options.action = Action::cacheClear;
+    readAction(Action::cacheClear, arg, options);
     break;
   case OPT_compare:
-    options.action = Action::compare;
+    readAction(Action::compare, arg, options);
     break;
   case OPT_doctor:
-    options.action = Action::doctor;
+    readAction(Action::doctor, arg, options);
     break;
   default:
     break;

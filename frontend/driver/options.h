@@ -54,6 +54,7 @@ using Emission = std::variant<Phase, PlanEmission, MemoryEmission, PictureEmissi
 
 struct Options {
   Action action = Action::compile;
+  std::string actionOption;               ///< the option that `action` comes from; empty: none
   std::string subject;                    ///< of --help=, --autocomplete= and --explain
   bool isShownOnly = false;               ///< -###
   std::vector<std::string> inputs;        ///< paths; "-" is stdin

@@ -51,7 +51,7 @@ void calibrate(llvm::raw_ostream &os, int threads) {
 FileCache keptCache(const Options &options) {
   FileCache cache = fileCache(options.flags);
   if (cache.place().empty())
-    throw usageError("no cache: TCC_CACHE_DIR, XDG_CACHE_HOME or HOME, or --cache-dir=, names its folder");
+    throw usageError("the cache is off, " + cache.whyOff() + "; --cache-dir= names a folder for it");
   return cache;
 }
 

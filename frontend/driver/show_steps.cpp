@@ -27,6 +27,18 @@ std::string outputOf(const Options &options, const std::string &input) {
   return options.output;
 }
 
+/// The settings of the command line but for level and target, which are spelled once. What -Ofast asks for beside its
+/// level stays in its place, since -fno-fast-math may stand after it.
+std::vector<std::string> otherSettings(llvm::ArrayRef<std::string> settings) {
+  std::vector<std::string> others;
+  for (llvm::StringRef setting : settings)
+    if (setting == "-Ofast")
+      others.emplace_back("-ffast-math");
+    else if (!setting.starts_with("-O") && !setting.starts_with("--target="))
+      others.push_back(setting.str());
+  return others;
+}
+
 } // namespace
 
 void showSteps(llvm::raw_ostream &os, const Options &options) {
@@ -37,7 +49,7 @@ void showSteps(llvm::raw_ostream &os, const Options &options) {
                                       "--target=" + targetKindOf(options.compile.targetName)->name().str()};
     if (options.flags.march.empty())
       words.emplace_back("-march=native");
-    words.insert(words.end(), options.settings.begin(), options.settings.end());
+    llvm::append_range(words, otherSettings(options.settings));
     if (options.flags.threads <= 0)
       words.push_back("--threads=" + std::to_string(threads));
     words.insert(words.end(), {"-x", "graph", input});

@@ -99,12 +99,17 @@ TEST_F(FileCacheTest, IsWhereTheUserHasIt) {
   {
     const Variable home("HOME", "/home/somebody");
     EXPECT_EQ(FileCache::userFolder(), "/home/somebody/.cache/tcc");
+    EXPECT_EQ(FileCache::ofUser().place(), "/home/somebody/.cache/tcc");
+    EXPECT_EQ(FileCache::ofUser().whyOff(), "");
   }
   const Variable home("HOME", nullptr);
   EXPECT_EQ(FileCache::userFolder(), "");
+  EXPECT_EQ(FileCache::ofUser().place(), "");
+  EXPECT_EQ(FileCache::ofUser().whyOff(), "since none of TCC_CACHE_DIR, XDG_CACHE_HOME and HOME names its folder");
   {
     const Variable word("TCC_CACHE_DIR", "off"), xdgToo("XDG_CACHE_HOME", "/somewhere");
     EXPECT_EQ(FileCache::userFolder(), "");
+    EXPECT_EQ(FileCache::ofUser().whyOff(), "by TCC_CACHE_DIR=off");
     EXPECT_EQ(runtime::cacheFolder("limits"), "/somewhere/tcc/limits") << "it says nothing of other things";
   }
   for (const char *relative : {"relative/folder", "offers"}) {
@@ -125,8 +130,13 @@ TEST_F(FileCacheTest, WhatIsDamagedIsNoEntry) {
   const std::string whole = *runtime::readFile(file.string());
   auto damage = [&](const std::string &bytes) {
     std::ofstream(file, std::ios::binary) << bytes;
-    EXPECT_FALSE(files.find(kind, "key"));
+    std::string wrong;
+    EXPECT_FALSE(files.find(kind, "key", &wrong));
+    EXPECT_EQ(wrong, "the entry was damaged and is removed");
     EXPECT_FALSE(fs::exists(file)) << "it goes at once";
+    wrong.clear();
+    EXPECT_FALSE(files.find(kind, "key", &wrong));
+    EXPECT_EQ(wrong, "") << "there is none";
   };
   for (size_t i = 0; i < whole.size(); ++i) {
     std::string changed = whole;
@@ -149,6 +159,11 @@ TEST_F(FileCacheTest, WhatIsDamagedIsNoEntry) {
   ASSERT_FALSE(files.store(kind, "key", "code of a kernel"));
   fs::resize_file(file, uintmax_t{1} << 42);
   EXPECT_FALSE(files.find(kind, "key"));
+  // What cannot be removed is said to be there.
+  fs::create_directory(file);
+  std::string wrong;
+  EXPECT_FALSE(files.find(kind, "key", &wrong));
+  EXPECT_EQ(wrong, "the entry was no readable file of its user's alone and cannot be removed: Is a directory");
 }
 
 TEST_F(FileCacheTest, WhatWasUsedLongestAgoGoesFirst) {

@@ -288,6 +288,20 @@ TEST_F(StepCacheTest, AllThatCodeDependsOnIsInTheKey) {
     o.memoryLimit = 1 << 30;
     o.recomputesToFit = false;
   });
+  expectOther("least memory", text, [](CompileOptions &o) { o.leastMemory = true; });
+  for (const PassInfo &pass : pipelineTable())
+    for (bool on : {false, true})
+      if (StringRef(pass.name) != "simplify")
+        expectOther(pass.name, text, [&](CompileOptions &o) { o.pipeline.passes[pass.name] = on; });
+  for (bool fuses : {false, true})
+    expectOther("the optimizer's kernels", text, [&](CompileOptions &o) { o.pipeline.fusesOptimizer = fuses; });
+  const RankShare shares[] = {{2, 0}, {3, 0}, {2, 1}, {2, 0, true}, {2, 0, false, 1}, {2, 0, false, 2}};
+  for (const RankShare &share : shares)
+    expectOther("ranks", text, [&](CompileOptions &o) { o.pipeline.ranks = share; });
+  expectOther("what ranks exchange at once", text, [](CompileOptions &o) {
+    o.pipeline.ranks.count = 2;
+    o.pipeline.bucketBytes = 4096;
+  });
   expectOther("a size", text, [](CompileOptions &o) { o.pipeline.shapes["x"] = {4, 6}; });
   expectOther("other sizes", text, [](CompileOptions &o) { o.pipeline.shapes["x"] = {46}; });
   expectOther("fast math", text, [](CompileOptions &o) { o.code.fastMath = true; });
@@ -406,7 +420,7 @@ TEST_F(StepCacheTest, AttentionsCodeIsSharedByShapes) {
   EXPECT_EQ(report.emitted, "") << "for another CPU";
 }
 
-/// An entry whose bytes are whole and whose content is nothing that this build wrote.
+/// An entry whose bytes are whole and whose content is nothing that this build wrote, and one whose file is damaged.
 TEST_F(StepCacheTest, AnEntryOfAnotherContentIsMadeAnew) {
   const std::string text = stepText("model.cpp", 10, 12), bytes = compileAlone(text);
   compile(text);
@@ -427,6 +441,14 @@ TEST_F(StepCacheTest, AnEntryOfAnotherContentIsMadeAnew) {
     ASSERT_FALSE(step.storeBytes(damaged));
     const std::string again = compile(text);
     ASSERT_EQ(again, bytes) << "damage " << i << " at " << at << ", " << report.cache;
+    damaged = entry;
+    if (i % 3 == 0)
+      damaged.resize(at);
+    else
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << i % 8));
+    std::ofstream(fileOf(text, options), std::ios::binary) << damaged;
+    ASSERT_EQ(compile(text), bytes);
+    ASSERT_EQ(report.cache, "miss: the entry was damaged and is removed") << "damage " << i << " at " << at;
   }
 }
 
@@ -451,6 +473,7 @@ TEST_F(StepCacheTest, ManyProcessesCompileAStepOnce) {
   };
   inChildren([](int) { return stepText("model.cpp", 10, 12); });
   EXPECT_EQ(options.cache.usage()[1].entries, 1);
+  EXPECT_LE(options.cache.usage()[1].misses, 1) << "the others have waited for the first";
   inChildren([](int child) { return stepText("model.cpp", 10, 12, "act", std::to_string(child) + ".5"); });
   EXPECT_EQ(options.cache.usage()[1].entries, 9);
 }

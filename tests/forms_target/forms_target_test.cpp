@@ -68,8 +68,9 @@ TEST_F(FormsTarget, HasItsFlags) {
   EXPECT_EQ(refusal({"--target=tpu"}), "unknown target 'tpu' (cpu or cuda or forms)");
   EXPECT_EQ(refusal({"--target=forms:exact"}), "unknown target 'forms:exact' (cpu or cuda or forms)");
   EXPECT_EQ(refusal({"-march=exact"}), "-march=exact names a form interpreter; --target=forms compiles for it");
-  EXPECT_EQ(refusal({"--target=forms", "-march=sm_90a"}),
-            "-march=sm_90a with --target=forms; exact or rounding is expected");
+  EXPECT_EQ(refusal({"--target=forms", "-march=sm_90a"}), "-march=sm_90a names a GPU; --target=cuda compiles for it");
+  EXPECT_EQ(refusal({"--target=forms", "-march=x86-64-v3"}),
+            "unknown form interpreter 'x86-64-v3' of -march= with --target=forms; exact or rounding is expected");
   EXPECT_EQ(refusal({"--target=forms", "-march=exact,exact"}), "-march= names exact twice");
   EXPECT_EQ(refusal({"-emit=forms,asm"}), "-emit=llvm, -emit=asm and -emit=obj are of the CPU; -emit=forms prints the "
                                           "kernels for a form interpreter");

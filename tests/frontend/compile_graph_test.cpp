@@ -65,7 +65,7 @@ TEST(CompileGraph, GivesWhatTheTextSays) {
       "model", plain());
   EXPECT_EQ(run(graph, {1, 2, 3, 4}), (std::vector<float>{-1, -2, -3, -4}));
   EXPECT_EQ(graph.summary.kernels, 1);
-  EXPECT_EQ(graph.summary.cache, "not used: off");
+  EXPECT_EQ(graph.summary.cache, "not used: off, by --no-cache");
 }
 
 TEST(CompileGraph, SaysWhatIsWrongWithATextAndWhere) {

@@ -39,7 +39,7 @@ protected:
   /// tcc with this cache, in an environment that has none.
   Result tcc(const std::string &arguments, bool withCache = true, const std::string &environment = "") const {
     const std::string out = base / "out", err = base / "err";
-    const std::string command = environment + " TCC_CACHE_DIR=off '" TCC_PROGRAM "' " +
+    const std::string command = "TCC_CACHE_DIR=off " + environment + " '" TCC_PROGRAM "' " +
                                 (withCache ? "--cache-dir=" + place() : "") + " " + arguments + " >" + out + " 2>" +
                                 err;
     const int status = std::system(command.c_str());
@@ -72,7 +72,54 @@ TEST_F(DiskCache, AMissSaysWhy) {
   compileGraph();
   EXPECT_HAS(compileGraph("-v -O1").err, "cache: miss: flags differ: -O2 → -O1\n");
   EXPECT_HAS(tcc(graph() + " --shape=x:4x6 -v").err, "cache: miss: flags differ: --shape=x:4x5 → --shape=x:4x6\n");
-  EXPECT_HAS(compileGraph("-v --threads=1 -march=x86-64").err, "cache: miss: target differs: ");
+  EXPECT_HAS(compileGraph("-v --threads=1 -march=x86-64").err, "cache: miss: target differs: cpu → cpu:x86-64, cpu ");
+  EXPECT_HAS(compileGraph("-v --threads=1 -march=x86-64-v2").err,
+             "cache: miss: target differs: cpu:x86-64 → cpu:x86-64-v2, cpu x86-64 → x86-64-v2\n");
+  EXPECT_HAS(compileGraph("-v --threads=1 -march=x86-64-v2 -ffast-math").err,
+             "cache: miss: target differs: fast math 0 → 1\n");
+}
+
+/// Of code for several machines, each part has its own.
+TEST_F(DiskCache, EachMachineHasItsHitOrMiss) {
+  compileGraph("-march=x86-64");
+  const std::string arguments = "-v -march=x86-64,x86-64-v2 -o " + base / "both.so";
+  const Result half = compileGraph(arguments), whole = compileGraph(arguments);
+  EXPECT_EQ(half.status, 0) << half.err;
+  EXPECT_HAS(half.err, "cache of cpu:x86-64: hit: " + place());
+  EXPECT_HAS(half.err, "cache of cpu:x86-64-v2: miss: target differs: cpu:x86-64 → cpu:x86-64-v2");
+  EXPECT_HAS(half.out, "), 1 of 2 targets from the cache\n");
+  EXPECT_HAS(whole.err, "cache of cpu:x86-64: hit: " + place());
+  EXPECT_HAS(whole.err, "cache of cpu:x86-64-v2: hit: " + place());
+  EXPECT_HAS(whole.out, "from the cache in ");
+}
+
+TEST_F(DiskCache, ADamagedEntryIsSaidToBeThat) {
+  compileGraph();
+  for (const fs::directory_entry &entry : fs::directory_iterator(place() + "/steps"))
+    fs::resize_file(entry.path(), entry.file_size() - 5);
+  const Result again = compileGraph("-v --run --seed=1");
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_HAS(again.err, "cache: miss: the entry was damaged and is removed\n");
+  EXPECT_EQ(again.out, compileGraph("--run --seed=1 --no-cache").out);
+  EXPECT_HAS(compileGraph("-v").err, "cache: hit: ");
+}
+
+/// -v and --cache-stats say why nothing is kept.
+TEST_F(DiskCache, ACacheThatIsOffSaysWhy) {
+  const std::string nowhere = "env -u TCC_CACHE_DIR -u XDG_CACHE_HOME -u HOME";
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "off, by TCC_CACHE_DIR=off"},
+      {nowhere, "off, since none of TCC_CACHE_DIR, XDG_CACHE_HOME and HOME names its folder"}};
+  for (const auto &[environment, why] : cases) {
+    EXPECT_HAS(tcc(graph() + " --shape=x:4x5 -v", false, environment).err, "cache: not used: " + why + "\n");
+    for (const char *asked : {"--cache-stats", "--cache-clear"}) {
+      const Result refused = tcc(asked, false, environment);
+      EXPECT_EQ(refused.status, 2);
+      EXPECT_HAS(refused.err, "tcc: error: the cache is " + why + "; --cache-dir= names a folder for it");
+    }
+  }
+  EXPECT_HAS(compileGraph("-v --no-cache").err, "cache: not used: off, by --no-cache\n");
+  EXPECT_HAS(compileGraph("-v -ftime-report").err, "cache: not used: off, by -ftime-report\n");
 }
 
 /// Variables that hide what the CPU has change what is made, or at least who may use it.
@@ -107,7 +154,6 @@ TEST_F(DiskCache, NamesAreTheGraphsOwn) {
 }
 
 TEST_F(DiskCache, IsLeftOutWhereItIsNotWanted) {
-  EXPECT_HAS(compileGraph("-v", false).err, "cache: not used: off");
   compileGraph();
   for (const char *alone : {"--no-cache", "-ftime-report", "-fverify-each", "-fdump-ir=all", "-Rpass"})
     EXPECT_LACKS(compileGraph(alone).out, "from the cache") << alone;
@@ -156,6 +202,19 @@ TEST_F(DiskCache, WrongFlagsAreUsageErrors) {
   const Result nowhere = tcc("--cache-stats", false);
   EXPECT_EQ(nowhere.status, 2);
   EXPECT_HAS(nowhere.err, "--cache-dir=");
+  // What is asked for beside them is not dropped without a word.
+  compileGraph();
+  EXPECT_HAS(tcc("--cache-clear " + graph()).err, "--cache-clear takes no input, and '" + graph() + "' is one");
+  EXPECT_HAS(tcc("--cache-stats -fsyntax-only " + graph()).err, "--cache-stats takes no input");
+  const std::pair<std::string, std::string> both[] = {{"--cache-stats", "--cache-clear"},
+                                                      {"--cache-clear", "--cache-stats"}};
+  for (const auto &[one, other] : both) {
+    const Result refused = tcc(one + " " + other);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_HAS(refused.err, one + " and " + other + " contradict each other; give one of them");
+  }
+  EXPECT_EQ(tcc("--cache-stats --cache-stats").status, 0) << "twice the same is no contradiction";
+  EXPECT_HAS(tcc("--cache-stats").out, "      1 steps ") << "nothing was cleared";
 }
 
 /// Neither fails the job, nor is anything taken from there.

@@ -38,6 +38,12 @@ TEST(Flags, WhatContradictsIsRefused) {
       {"-S --run", "-S stops before anything could run"},
       {"-fsyntax-only --bench", "-fsyntax-only stops before anything could run"},
       {"-g", "-g has no effect to offer"},
+      {"-g3", "-g3 has no effect to offer"},
+      {"-ggdb", "-ggdb has no effect to offer"},
+      {"-gdwarf-4", "-gdwarf-4 has no effect to offer"},
+      {"-march=foo",
+       "unknown CPU 'foo' of -march= with --target=cpu; a name that -march=help lists, such as x86-64-v3, is"},
+      {"-march=x86-64,foo -c", "unknown CPU 'foo' of -march="},
       {"-O7", "one of -O0 -O1 -O2 -O3 -Os -Oz -Og -Ofast"},
   };
   for (const auto &[flags, message] : cases) {
@@ -141,6 +147,7 @@ TEST(Flags, OtherSpellingsMeanTheSame) {
   const std::string path = file("good.graph", good);
   for (const std::string flag : {"-fPIC", "-fpic", "-fPIE", "-fpie"})
     EXPECT_TRUE(runTcc(flag + " -emit=asm " + path).out == runTcc("-emit=asm " + path).out) << flag;
+  EXPECT_EQ(runTcc("-g0 -ggdb0 -fsyntax-only " + path).status, 0) << "no line tables are what there is";
   EXPECT_HAS(runTcc("--verbose " + path).err, "ms  read ");
   EXPECT_HAS(runTcc("-fcolor-diagnostics /no/such.graph").err, "\x1b[");
   EXPECT_LACKS(runTcc("-fcolor-diagnostics -fno-color-diagnostics /no/such.graph").err, "\x1b[");

@@ -19,6 +19,7 @@ TEST(Stages, CommandLinesAreShownAndDoTheSame) {
   for (const char *word :
        {"\"-O1\"", "\"--target=cpu\"", "\"-march=native\"", "\"-fno-simplify\"", "\"--threads=", "\"-o\" \"good.s\""})
     EXPECT_HAS(shown.err, word);
+  EXPECT_EQ(shown.err.find("\"-O", shown.err.find("\"-O") + 1), std::string::npos) << "each choice once: " << shown.err;
   EXPECT_FALSE(std::filesystem::exists(place / "good.s")) << "nothing is done";
   ASSERT_EQ(runTccIn(place, "-S -O1 -fno-simplify " + path).status, 0);
   const std::string direct = slurp(place / "good.s");
@@ -28,6 +29,8 @@ TEST(Stages, CommandLinesAreShownAndDoTheSame) {
   EXPECT_EQ(lines(runTccIn(place, "-### -c " + path + " " + two).err), 2) << "a line an input";
   EXPECT_HAS(runTcc("-### '" + file("a $b.graph", good) + "'").err, "/a \\$b.graph\"");
   EXPECT_HAS(runTcc("-### --bench 7 " + path).err, "\"--bench=7\"");
+  EXPECT_HAS(runTcc("-### -Ofast --target=cuda -fno-fast-math -O1 " + path).err,
+             "\"-O1\" \"--target=cuda\" \"-march=native\" \"-ffast-math\" \"-fno-fast-math\" \"--threads=");
 }
 
 TEST(Stages, TemporaryFilesAreSaved) {
@@ -108,6 +111,7 @@ TEST(Stages, WordsAreCompleted) {
   EXPECT_HAS(complete("-march=x86"), "\n-march=x86-64-v3\n");
   EXPECT_HAS(complete("-Wno-"), "\n-Wno-stale-state\n");
   EXPECT_EQ(complete("-zzz"), "\n");
+  EXPECT_EQ(complete("-gg"), "\n-ggdb0\n") << "what is refused is not offered";
   std::istringstream each(runTcc("--autocomplete=-").out);
   int count = 0;
   for (std::string word; std::getline(each, word); ++count)

@@ -221,7 +221,15 @@ TEST(Library, LinkedByTheSystemHasTheBitsOfTheFunction) {
 TEST(Library, SeveralMachinesInOneFileTheBestFirst) {
   SmallStep step;
   const std::string path = exported().folder / "several.so";
+  setenv("TCC_CACHE_DIR", exported().folder.path("cache").c_str(), 1);
+  step.function.exportLibrary(path, SmallStep::arguments(0), {"x86-64-v3"});
   step.function.exportLibrary(path, SmallStep::arguments(0), {"x86-64", "x86-64-v3", "x86-64-v2"});
+  setenv("TCC_CACHE_DIR", "off", 1); // as of all tests
+  const std::string cache = step.function.lastCompile().cache;
+  EXPECT_FALSE(step.function.lastCompile().fromCache);
+  EXPECT_HAS(cache, "cpu:x86-64: miss: target differs: ");
+  EXPECT_HAS(cache, "\ncpu:x86-64-v3: hit: ");
+  EXPECT_HAS(cache, "\ncpu:x86-64-v2: miss: target differs: ");
   const runtime::Artefact artefact = *runtime::readArtefact(path);
   std::vector<std::string> targets;
   for (const runtime::TargetCode &part : artefact.targets)
