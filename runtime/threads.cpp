@@ -68,6 +68,15 @@ void parallelRun(int64_t parts, void (*fn)(void *context, int64_t part), void *c
   GOMP_parallel(runMember, &work, static_cast<unsigned>(team), 0);
 }
 
+void awaitCount(const std::atomic<int64_t> &count, int64_t least) {
+  constexpr int turns = 200; // a few microseconds; then the other thread may need this one's CPU
+  for (int turn = 0; count.load(std::memory_order_acquire) < least; ++turn)
+    if (turn >= turns)
+      sched_yield();
+    else
+      __builtin_ia32_pause();
+}
+
 Range cutRange(int64_t extent, int64_t granularity, int64_t parts, int64_t part) {
   // Whole grains: the first `extra` parts get one more than the others.
   const int64_t grains = extent / granularity + (extent % granularity != 0);

@@ -57,6 +57,10 @@ void takeTasks(int64_t tasks, int64_t workers, Fn &&fn) {
   });
 }
 
+/// Waits until `count` is at least `least`, as another thread of the pool makes it. What that thread did before is
+/// seen.
+void awaitCount(const std::atomic<int64_t> &count, int64_t least);
+
 /// [begin, end) of part `part` when [0, extent) is cut into `parts` nearly equal pieces at multiples of `granularity`.
 struct Range {
   int64_t begin, end;

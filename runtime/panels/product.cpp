@@ -1,7 +1,8 @@
 #include "runtime/panels/product.h"
 #include "runtime/threads.h"
-#include "runtime/wait_policy.h"
 #include <algorithm>
+#include <array>
+#include <atomic>
 
 namespace tcc::runtime::panels {
 namespace {
@@ -9,9 +10,7 @@ namespace {
 // A right panel of a stretch (24 KB) leaves the first-level cache room for a left one; a block's left panels (144 KB)
 // fit a second-level one, a chunk's right panels of a stretch (2.4 MB) a third-level one.
 constexpr int64_t longestStretch = 384, blockPanels = 16, chunkLines = 1536;
-// As many stretches as these have room for are packed in one part. Where threads sleep at the end of each part, few
-// parts count for more than caches.
-constexpr int64_t packedBytes = int64_t{4} << 20, packedBytesOfSleepers = int64_t{8} << 20;
+constexpr int64_t packedBytes = int64_t{4} << 20; // of the right panels of a round: as many stretches as have room
 constexpr int64_t fewBytes = int64_t{256} << 10;  // about, of B that a task with few rows reads
 constexpr int64_t packedPanels = 16;              // by one task
 constexpr int64_t taskFlops = int64_t{12} << 20;  // about, of a multiplication's task and stretch, …
@@ -43,12 +42,12 @@ struct Product::Chunk {
   int64_t row, rows, column, columns, stretch, stretches;
 };
 
-/// The blocks of a chunk, one for each task. Of several threads the last blocks of rows are cut into blocks of columns,
-/// so that all end at about the same time.
-struct Product::Blocks {
-  int64_t whole;              // blocks of rows that are not cut
-  int64_t columns, ofColumns; // a cut one's columns, and the number of blocks that each is cut into
-  int64_t tasks;
+/// What the threads of one matmul have done, by which they wait for each other. It lies in scratch.
+struct Product::Progress {
+  std::array<std::atomic<int64_t>, 2> packed, multiplied; // tasks that are done, by the slot that they wrote or read
+  std::atomic<int64_t> *rounds;                           // for each block, of how many rounds it is done
+
+  explicit Progress(std::atomic<int64_t> *rounds) : rounds(rounds) {}
 };
 
 std::optional<Product> Product::plan(const GemmDesc &given, int threads, const Kernel *kernel) {
@@ -90,15 +89,30 @@ void Product::cut() {
   leftBytes = bytesOf(taskRows, kernel->rows);
   rightBytes = bytesOf(chunkColumns, kernel->columns);
   const int64_t all = ceilDiv(desc.k, stretch);
-  auto stretchesIn = [&](int64_t bytes) { return evenPiece(all, std::max<int64_t>(1, bytes / rightBytes), 1); };
-  stretches = stretchesIn(packedBytes);
-  stretchesOfSleepers = threads > 1 ? stretchesIn(packedBytesOfSleepers) : stretches;
-  packers = std::min<int64_t>(
-      threads,
-      blocksOf({0, std::min(chunkRows, desc.m), 0, std::min(chunkColumns, desc.n), 0, std::min(stretches, all)}).tasks);
+  stretches = evenPiece(all, std::max<int64_t>(1, packedBytes / rightBytes), 1);
+  roundsOfChunk = ceilDiv(all, stretches);
+  rowChunks = ceilDiv(desc.m, chunkRows);
+  rounds = ceilDiv(desc.n, chunkColumns) * rowChunks * roundsOfChunk;
+  cutChunk();
+  packers = std::min<int64_t>(threads, blocks.tasks);
+  packTasks = ceilDiv(chunkColumns / kernel->columns, packedPanels) * stretches;
+  slots = packers > 1 && packOf(rounds - 1) > 0 ? 2 : 1;
   rightAt = packers * leftBytes;
-  sumsAt = rightAt + stretchesOfSleepers * rightBytes;
-  biasAt = sumsAt + (keepsSums ? alignedBytes(chunkRows * chunkColumns) : 0);
+  sumsAt = rightAt + slots * stretches * rightBytes;
+  progressAt = sumsAt + (keepsSums ? alignedBytes(chunkRows * chunkColumns) : 0);
+  const auto doneBytes = static_cast<int64_t>(sizeof(Progress) + sizeof(std::atomic<int64_t>) * blocks.tasks);
+  biasAt = progressAt + ceilDiv(doneBytes, 64) * 64;
+}
+
+void Product::cutChunk() {
+  const int64_t columnFlops = 2 * taskRows * stretches * stretch;
+  const int64_t rowBlocks = ceilDiv(chunkRows, taskRows);
+  const int64_t share = columnFlops * rowBlocks * chunkColumns / (leastTasks * threads);
+  const int64_t flops = std::clamp(share, taskFlops, stretches * taskFlops);
+  blocks.columns = evenPiece(chunkColumns, std::max(kernel->columns, flops / columnFlops), kernel->columns);
+  blocks.ofColumns = ceilDiv(chunkColumns, blocks.columns);
+  blocks.whole = threads > 1 ? std::max<int64_t>(0, rowBlocks - threads) : rowBlocks;
+  blocks.tasks = blocks.whole + (rowBlocks - blocks.whole) * blocks.ofColumns;
 }
 
 bool Product::readsLeft() const {
@@ -129,18 +143,30 @@ void Product::run(const void *a, const void *b, void *c, const void *bias, void 
   takeTasks(desc.batchCount(), workers, [&](int64_t i, int64_t worker) { runElement(i, memory + worker * bytesEach); });
 }
 
+// The tasks of a matmul, in the order in which threads take them: those that pack round 0, then for each round its
+// blocks, with the packing of the next round after the first of them, or at the end where there is one slot. All rounds
+// have equally many numbers; those of an edge that has fewer blocks or panels are empty. A task waits for tasks before
+// it alone, which other threads are at work on by then.
 void Product::runOne(const Call &call) const {
-  const int64_t all = ceilDiv(desc.k, stretch);
-  const int64_t atOnce = waitsAreBrief() ? stretchesOfSleepers : stretches;
-  for (int64_t column = 0; column < desc.n; column += chunkColumns)
-    for (int64_t row = 0; row < desc.m; row += chunkRows)
-      for (int64_t first = 0; first < all; first += atOnce) {
-        const Chunk chunk{row,   std::min(chunkRows, desc.m - row), column, std::min(chunkColumns, desc.n - column),
-                          first, std::min(atOnce, all - first)};
-        if (row == 0 || atOnce < all)
-          packRight(call, chunk);
-        multiply(call, chunk);
-      }
+  auto *memory = call.scratch + progressAt;
+  auto *done = new (memory + sizeof(Progress)) std::atomic<int64_t>[static_cast<size_t>(blocks.tasks)]();
+  Progress &progress = *new (memory) Progress(done);
+  const int64_t early = slots > 1 ? std::min(packers, blocks.tasks) : blocks.tasks; // blocks before the packing
+  const int64_t each = blocks.tasks + packTasks;
+  std::atomic<int64_t> next = 0;
+  parallelRun(packers, [&](int64_t worker) {
+    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < packTasks + rounds * each;) {
+      const int64_t round = (task - packTasks) / each, number = (task - packTasks) % each;
+      if (task < packTasks)
+        packRight(call, progress, 0, task);
+      else if (number < early)
+        multiply(call, progress, worker, round, number);
+      else if (number < early + packTasks)
+        packRight(call, progress, round + 1, number - early);
+      else
+        multiply(call, progress, worker, round, number - packTasks);
+    }
+  });
 }
 
 void Product::runFew(const Call &call) const {
@@ -173,43 +199,49 @@ ProductOperand Product::stretchOf(const ProductOperand &operand, int64_t firstLi
   return part;
 }
 
-void Product::packRight(const Call &call, const Chunk &chunk) const {
-  const int64_t panels = ceilDiv(chunk.columns, kernel->columns), tasks = ceilDiv(panels, packedPanels);
-  takeTasks(tasks * chunk.stretches, call.threads, [&](int64_t task, int64_t) {
-    const int64_t number = task / tasks, first = task % tasks * packedPanels;
+Product::Chunk Product::chunkOf(int64_t round) const {
+  const int64_t chunk = round / roundsOfChunk, first = round % roundsOfChunk * stretches;
+  const int64_t row = chunk % rowChunks * chunkRows, column = chunk / rowChunks * chunkColumns;
+  return {row,    std::min(chunkRows, desc.m - row),
+          column, std::min(chunkColumns, desc.n - column),
+          first,  std::min(stretches, ceilDiv(desc.k, stretch) - first)};
+}
+
+void Product::packRight(const Call &call, Progress &progress, int64_t round, int64_t task) const {
+  const int64_t pack = packOf(round), turn = pack / slots;
+  if (round == rounds || (round > 0 && packOf(round - 1) == pack))
+    return; // nothing is left to pack, or the round reads the panels of the one before it
+  std::atomic<int64_t> &packed = progress.packed[static_cast<size_t>(pack % slots)];
+  awaitCount(progress.multiplied[static_cast<size_t>(pack % slots)], turn * roundsOfPack() * blocks.tasks);
+  const Chunk chunk = chunkOf(round);
+  const int64_t panels = ceilDiv(chunk.columns, kernel->columns), tasks = packTasks / stretches;
+  const int64_t number = task / tasks, first = task % tasks * packedPanels;
+  if (number < chunk.stretches && first < panels)
     kernel->packRight(stretchOf(call.right, chunk.column, chunk.columns, chunk.stretch + number), first,
-                      std::min(packedPanels, panels - first), rightPanels(call.scratch, number));
-  });
+                      std::min(packedPanels, panels - first), rightPanels(call.scratch, pack, number));
+  packed.fetch_add(1, std::memory_order_release);
 }
 
-Product::Blocks Product::blocksOf(const Chunk &chunk) const {
-  const int64_t columnFlops = 2 * taskRows * chunk.stretches * stretch;
-  const int64_t rowBlocks = ceilDiv(chunk.rows, taskRows);
-  const int64_t share = columnFlops * rowBlocks * chunk.columns / (leastTasks * threads);
-  const int64_t flops = std::clamp(share, taskFlops, chunk.stretches * taskFlops);
-  Blocks blocks;
-  blocks.columns = evenPiece(chunk.columns, std::max(kernel->columns, flops / columnFlops), kernel->columns);
-  blocks.ofColumns = ceilDiv(chunk.columns, blocks.columns);
-  blocks.whole = threads > 1 ? std::max<int64_t>(0, rowBlocks - threads) : rowBlocks;
-  blocks.tasks = blocks.whole + (rowBlocks - blocks.whole) * blocks.ofColumns;
-  return blocks;
+void Product::multiply(const Call &call, Progress &progress, int64_t worker, int64_t round, int64_t task) const {
+  const int64_t pack = packOf(round);
+  awaitCount(progress.packed[static_cast<size_t>(pack % slots)], (pack / slots + 1) * packTasks);
+  awaitCount(progress.rounds[task], round); // a block's stretches are added one after another
+  const int64_t cut = task - blocks.whole;
+  if (cut < 0)
+    multiplyBlock(call, round, worker, task * taskRows, 0, chunkColumns);
+  else
+    multiplyBlock(call, round, worker, (blocks.whole + cut / blocks.ofColumns) * taskRows,
+                  cut % blocks.ofColumns * blocks.columns, blocks.columns);
+  progress.rounds[task].fetch_add(1, std::memory_order_release);
+  progress.multiplied[static_cast<size_t>(pack % slots)].fetch_add(1, std::memory_order_release);
 }
 
-void Product::multiply(const Call &call, const Chunk &chunk) const {
-  const Blocks blocks = blocksOf(chunk);
-  takeTasks(blocks.tasks, packers, [&](int64_t task, int64_t worker) {
-    const int64_t cut = task - blocks.whole;
-    if (cut < 0)
-      multiplyBlock(call, chunk, worker, task * taskRows, 0, chunk.columns);
-    else
-      multiplyBlock(call, chunk, worker, (blocks.whole + cut / blocks.ofColumns) * taskRows,
-                    cut % blocks.ofColumns * blocks.columns, blocks.columns);
-  });
-}
-
-void Product::multiplyBlock(const Call &call, const Chunk &chunk, int64_t worker, int64_t row, int64_t column,
+void Product::multiplyBlock(const Call &call, int64_t round, int64_t worker, int64_t row, int64_t column,
                             int64_t columns) const {
-  const bool keepsSums = biasAt > sumsAt;
+  const Chunk chunk = chunkOf(round);
+  if (row >= chunk.rows || column >= chunk.columns)
+    return;
+  const bool keepsSums = progressAt > sumsAt;
   Block block;
   block.rows = std::min(taskRows, chunk.rows - row);
   block.columns = std::min(columns, chunk.columns - column);
@@ -227,7 +259,7 @@ void Product::multiplyBlock(const Call &call, const Chunk &chunk, int64_t worker
     kernel->packLeft(left, 0, ceilDiv(block.rows, kernel->rows), block.left);
     const int64_t depth = (chunk.stretch + number) * stretch;
     const bool isFirst = depth == 0;
-    block.right = rightPanels(call.scratch, number);
+    block.right = rightPanels(call.scratch, packOf(round), number);
     block.right.data += column / kernel->columns * block.right.stride;
     block.depth = ceilDiv(left.depth, kernel->packedDepth);
     results.bias = call.bias && isFirst ? call.bias + chunk.column + column : nullptr;

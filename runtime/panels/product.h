@@ -1,8 +1,8 @@
 // Matmuls by panels, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 //   1. C is cut into chunks of rows and columns, depth into stretches.
-//   2. For one chunk and as many stretches as scratch has room for, all threads pack the panels of B: widened to f32,
-//   or
-//      as pairs of bf16 where the CPU multiplies those.
+//   2. For a round, which is one chunk and as many stretches as scratch has room for, all threads pack the panels of B:
+//      widened to f32, or as pairs of bf16 where the CPU multiplies those. The panels of the next round are packed
+//      while blocks of this one are multiplied, so that threads seldom wait for each other.
 //   3. Then each thread takes blocks: rows whose panels of A it packs into memory of its own, which stays in its
 //      second-level cache, times all columns of the chunk, or some of them for the last blocks. Each right panel is in
 //      the first-level cache while it meets the block's left ones. Registers hold sums of 6 rows and 16 columns, with
@@ -35,7 +35,15 @@ public:
 private:
   struct Call;
   struct Chunk;
-  struct Blocks;
+  struct Progress;
+
+  /// The blocks of a chunk, one for each task. Of several threads the last blocks of rows are cut into blocks of
+  /// columns, so that all end at about the same time.
+  struct Blocks {
+    int64_t whole = 0;                  // blocks of rows that are not cut
+    int64_t columns = 0, ofColumns = 0; // a cut one's columns, and the number of blocks that each is cut into
+    int64_t tasks = 0;
+  };
 
   GemmDesc desc;
   bool swapped = false; // whether C is one column and computed as a row
@@ -44,11 +52,16 @@ private:
   int threads = 1;
   int workers = 1;                                      // how many divide the batch, each with scratch of its own
   int64_t chunkRows = 0, chunkColumns = 0, stretch = 0; // sizes of a chunk of C, and of a stretch of depth
-  int64_t stretches = 1, stretchesOfSleepers = 1;       // how many are packed at once, usually and if waits are brief
-  int64_t taskRows = 0;                                 // of a block
-  int64_t packers = 1;                                  // threads that multiply, each with left panels of its own
-  int64_t leftBytes = 0, rightBytes = 0;       // of a block's left panels and of a chunk's right ones, for one stretch
-  int64_t rightAt = 0, sumsAt = 0, biasAt = 0; // bytes of scratch before the right panels, the sums, and the bias
+  int64_t stretches = 1;                                // of a round
+  int64_t roundsOfChunk = 1, rowChunks = 1, rounds = 1;
+  int64_t taskRows = 0;                  // of a block
+  Blocks blocks;                         // of each chunk
+  int64_t packTasks = 0;                 // of a round
+  int64_t packers = 1;                   // threads, each with left panels of its own
+  int64_t slots = 1;                     // memory for the right panels of one round each
+  int64_t leftBytes = 0, rightBytes = 0; // of a block's left panels and of a chunk's right ones, for one stretch
+  // Bytes of scratch before the right panels, the sums, what is done, and the bias.
+  int64_t rightAt = 0, sumsAt = 0, progressAt = 0, biasAt = 0;
   int64_t bytesEach = 0;
 
   void cut();
@@ -57,19 +70,26 @@ private:
   void runFew(const Call &call) const;
   /// The operand's lines from `firstLine` on over stretch `number` of its depth.
   ProductOperand stretchOf(const ProductOperand &operand, int64_t firstLine, int64_t lines, int64_t number) const;
-  void packRight(const Call &call, const Chunk &chunk) const;
-  Blocks blocksOf(const Chunk &chunk) const;
-  void multiply(const Call &call, const Chunk &chunk) const;
-  /// Packs rows of the chunk from `row` on and multiplies them with its columns from `column` on.
-  void multiplyBlock(const Call &call, const Chunk &chunk, int64_t worker, int64_t row, int64_t column,
+  void cutChunk();
+  Chunk chunkOf(int64_t round) const;
+  /// A round packs panels unless it has those of the round before it: the number of rounds until `round` that do,
+  /// less 1.
+  int64_t packOf(int64_t round) const { return round / roundsOfPack(); }
+  int64_t roundsOfPack() const { return roundsOfChunk > 1 ? 1 : rowChunks; }
+  /// Some panels of a round, and one of its blocks.
+  void packRight(const Call &call, Progress &progress, int64_t round, int64_t task) const;
+  void multiply(const Call &call, Progress &progress, int64_t worker, int64_t round, int64_t task) const;
+  /// Packs rows of the round's chunk from `row` on and multiplies them with its columns from `column` on.
+  void multiplyBlock(const Call &call, int64_t round, int64_t worker, int64_t row, int64_t column,
                      int64_t columns) const;
   /// A worker's left panels, of one stretch.
   Panels leftPanels(char *scratch, int64_t worker) const {
     return {reinterpret_cast<float *>(scratch + worker * leftBytes), panelStride(kernel->rows)};
   }
-  /// The right panels of the packed stretch with this number.
-  Panels rightPanels(char *scratch, int64_t number) const {
-    return {reinterpret_cast<float *>(scratch + rightAt + number * rightBytes), panelStride(kernel->columns)};
+  /// The right panels of a stretch that was packed as this number of its round.
+  Panels rightPanels(char *scratch, int64_t pack, int64_t number) const {
+    return {reinterpret_cast<float *>(scratch + rightAt + (pack % slots * stretches + number) * rightBytes),
+            panelStride(kernel->columns)};
   }
   int64_t panelStride(int64_t width) const { return panelFloats(width, ceilDiv(stretch, kernel->packedDepth)); }
 };

@@ -211,17 +211,24 @@ TEST_P(PanelsTest, sameBitsForAnyThreads) {
     }
 }
 
-// Eight stretches, of which two, and where threads sleep between parts four, are packed at once.
-TEST_P(PanelsTest, sameBitsWhereThreadsSleep) {
-  for (auto [in, out] : dtypes) {
-    const GemmDesc desc = product(in, out, 300, 700, 3000, true, true);
-    const std::vector<float> one = run(desc, 1);
-    const std::vector<float> awake = run(desc, 2);
-    setBriefWaits(true, 2);
-    const std::vector<float> sleeping = run(desc, 2);
-    setBriefWaits(false, 2);
-    EXPECT_TRUE(sameBits(one, awake) && sameBits(one, sleeping)) << describe(desc);
-  }
+// Several rounds of stretches, and of chunks of columns or rows, which threads work at one beside the other.
+TEST_P(PanelsTest, sameBitsOverManyRounds) {
+  for (auto [m, n, k] : {std::array{100, 1700, 3000}, {40, 3300, 900}, {1600, 40, 3000}})
+    for (auto [in, out] : dtypes) {
+      const GemmDesc desc = product(in, out, m, n, k, true, true);
+      const auto unchanged = [](Operand &, Operand &) {};
+      const std::vector<float> one = run(desc, 1);
+      for (int threads : {2, 3, 7, 16})
+        EXPECT_TRUE(sameBits(one, run(desc, threads))) << describe(desc) << ", " << threads;
+      // A team may be smaller than the one that was planned for.
+      for (int team : {1, 2})
+        EXPECT_TRUE(sameBits(one, resultOf(desc, byPanels(desc, 5), team, unchanged)))
+            << describe(desc) << ", " << team;
+      setBriefWaits(true, 2);
+      const std::vector<float> sleeping = run(desc, 2);
+      setBriefWaits(false, 2);
+      EXPECT_TRUE(sameBits(one, sleeping)) << describe(desc);
+    }
 }
 
 } // namespace
