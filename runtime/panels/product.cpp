@@ -155,17 +155,20 @@ void Product::runOne(const Call &call) const {
   const int64_t each = blocks.tasks + packTasks;
   std::atomic<int64_t> next = 0;
   parallelRun(packers, [&](int64_t worker) {
+    bool isIdle = true;
     for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < packTasks + rounds * each;) {
       const int64_t round = (task - packTasks) / each, number = (task - packTasks) % each;
+      const bool packs = task < packTasks || (number >= early && number < early + packTasks);
       if (task < packTasks)
         packRight(call, progress, 0, task);
-      else if (number < early)
-        multiply(call, progress, worker, round, number);
-      else if (number < early + packTasks)
+      else if (packs)
         packRight(call, progress, round + 1, number - early);
       else
-        multiply(call, progress, worker, round, number - packTasks);
+        multiply(call, progress, worker, round, number < early ? number : number - packTasks);
+      isIdle &= packs;
     }
+    if (isIdle)
+      touchLeft(call, worker);
   });
 }
 
@@ -197,6 +200,16 @@ ProductOperand Product::stretchOf(const ProductOperand &operand, int64_t firstLi
   part.lines = lines;
   part.depth = std::min(stretch, desc.k - number * stretch);
   return part;
+}
+
+// A thread that came too late for a block writes to each page of its left panels. So the memory that a step counts is
+// that of its plan, whichever threads were free.
+void Product::touchLeft(const Call &call, int64_t worker) const {
+  constexpr int64_t page = 4096;
+  char *memory = call.scratch + worker * leftBytes;
+  for (int64_t at = 0; at < leftBytes; at += page)
+    memory[at] = 0;
+  memory[leftBytes - 1] = 0;
 }
 
 Product::Chunk Product::chunkOf(int64_t round) const {

@@ -71,6 +71,7 @@ private:
   /// The operand's lines from `firstLine` on over stretch `number` of its depth.
   ProductOperand stretchOf(const ProductOperand &operand, int64_t firstLine, int64_t lines, int64_t number) const;
   void cutChunk();
+  void touchLeft(const Call &call, int64_t worker) const;
   Chunk chunkOf(int64_t round) const;
   /// A round packs panels unless it has those of the round before it: the number of rounds until `round` that do,
   /// less 1.
