@@ -64,8 +64,8 @@ RankShare Function::Impl::shareOf(mlir::ModuleOp module) const {
   if (counts.empty())
     return share;
   if (options.zero >= 3 && !device->sharesHostMemory())
-    throw Error("FunctionOptions::zero is " + std::to_string(options.zero) + " for " + device->name() +
-                "; devices with memory of their own have 0 to 2");
+    throw Error("ranks on " + device->name() +
+                " have FunctionOptions::zero 3; devices with memory of their own have 0 to 2");
   share = {options.ranks->count(), options.ranks->rank(), options.fastReduce, options.zero};
   if (options.zero > 0) // each rank has parts of its own
     return share;
