@@ -369,7 +369,6 @@ void Function::exportLibrary(const std::string &path, std::span<const Array> arg
     throw Error("'" + impl->name + "' has graph breaks: it is no one step that a library can hold");
   runtime::Artefact all;
   CompileSummary summary;
-  summary.fromCache = true;
   const std::vector<std::string> asCalled = {impl->options.march};
   for (const std::string &architecture : architectures.empty() ? asCalled : architectures) {
     Impl::Compilation compilation(*impl, record, impl->options.outputs, "exported");

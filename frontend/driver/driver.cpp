@@ -6,6 +6,7 @@
 #include "codegen/time_trace.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
+#include "frontend/compile_summary.h"
 #include "frontend/driver/ablate.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/exported_program.h"
@@ -39,20 +40,6 @@ std::string took(double ms) {
   llvm::raw_string_ostream(text) << llvm::format(" in %.1f ms", ms);
   return text;
 }
-
-/// What the code of all targets took.
-struct Spent {
-  int64_t targets = 0, fromCache = 0;
-  double totalMs = 0, pipelineMs = 0, codegenMs = 0;
-
-  void add(const CompileReport &report) {
-    ++targets;
-    fromCache += report.fromCache;
-    totalMs += report.totalMs;
-    pipelineMs += report.pipelineMs;
-    codegenMs += report.codegenMs;
-  }
-};
 
 /// One input on its way.
 class Job {
@@ -130,7 +117,8 @@ private:
   std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
   CompilerFlags flags; // of the options, with the type that --dtype=auto means
   CompileOptions compileOptions;
-  Spent spent;
+  CompileSummary summary;           // of the code for all targets
+  int64_t fromCache = 0;            // how many of them had theirs from there
   std::vector<std::string> targets; // several architectures of a kind, or one
   std::optional<Report> report;     // --report=
   std::string reportFolder;
@@ -422,12 +410,14 @@ void Job::tellRemarks() {
 /// One artefact with a part for each target.
 runtime::Artefact Job::compileForAll() {
   runtime::Artefact all;
-  spent = {};
+  summary = {};
+  fromCache = 0;
   for (const std::string &named : targets) {
     if (named != session->options().targetName)
       openSession(named);
     runtime::Artefact part = compile();
-    spent.add(session->report());
+    addPart(session->target().codeName(), session->report(), summary);
+    fromCache += session->report().fromCache;
     all.metadata = std::move(part.metadata);
     all.targets.push_back(std::move(part.targets.front()));
   }
@@ -471,13 +461,14 @@ void Job::printSummary(llvm::raw_ostream &os) {
      << bytesText(report.plannedBytes) << " planned (" << bytesText(report.pipeline.arenaBytes) << " arena), ";
   if (report.pipeline.recomputed.ops)
     os << recomputationText(report.pipeline.recomputed) << ", ";
-  if (spent.fromCache == spent.targets) {
-    os << llvm::format("from the cache in %.0f ms\n", spent.totalMs);
+  if (summary.fromCache) {
+    os << llvm::format("from the cache in %.0f ms\n", summary.totalMs);
     return;
   }
-  os << llvm::format("compiled in %.0f ms (passes %.0f, code %.0f)", spent.totalMs, spent.pipelineMs, spent.codegenMs);
-  if (spent.fromCache)
-    os << ", " << spent.fromCache << " of " << spent.targets << " targets from the cache";
+  os << llvm::format("compiled in %.0f ms (passes %.0f, code %.0f)", summary.totalMs, summary.pipelineMs,
+                     summary.codegenMs);
+  if (fromCache)
+    os << ", " << fromCache << " of " << targets.size() << " targets from the cache";
   os << '\n';
 }
 
