@@ -128,12 +128,52 @@ std::string spellingOf(const Arg &arg) {
   return (arg.getAlias() ? *arg.getAlias() : arg).getSpelling().str();
 }
 
-/// What is done instead of compiling. One action: a second one would be dropped without a word.
-void readAction(Action action, const Arg &arg, Options &options) {
+/// What an option asks for instead of compiling. -fsyntax-only is no such option, since it may stand beside others.
+std::optional<Action> actionOf(unsigned option) {
+  switch (option) {
+  case OPT_autocomplete_EQ:
+    return Action::complete;
+  case OPT_cache_clear:
+    return Action::cacheClear;
+  case OPT_cache_stats:
+    return Action::cacheStats;
+  case OPT_calibrate:
+    return Action::calibrate;
+  case OPT_compare:
+    return Action::compare;
+  case OPT_doctor:
+    return Action::doctor;
+  case OPT_dumpmachine:
+    return Action::dumpMachine;
+  case OPT_dumpversion:
+    return Action::dumpVersion;
+  case OPT_explain:
+    return Action::explain;
+  case OPT_help:
+  case OPT_help_EQ:
+    return Action::help;
+  case OPT_man_page:
+    return Action::manPage;
+  case OPT_print_pipeline:
+    return Action::printPipeline;
+  case OPT_print_targets:
+    return Action::printTargets;
+  case OPT_version:
+    return Action::version;
+  default:
+    return std::nullopt;
+  }
+}
+
+/// One action: a second one would be dropped without a word.
+void readAction(const Arg &arg, Options &options) {
+  const std::optional<Action> action = actionOf(arg.getOption().getID());
+  if (!action)
+    return;
   const std::string option = spellingOf(arg);
-  if (!options.actionOption.empty() && options.action != action)
+  if (!options.actionOption.empty() && options.action != *action)
     throw usageError(options.actionOption + " and " + option + " contradict each other; give one of them");
-  options.action = action;
+  options.action = *action;
   options.actionOption = option;
 }
 
@@ -146,6 +186,7 @@ std::vector<std::string> flagSpellings() {
 
 void apply(const Arg &arg, Options &options) {
   auto value = [&] { return StringRef(arg.getNumValues() ? arg.getValue() : ""); };
+  readAction(arg, options);
   switch (arg.getOption().getID()) {
   case OPT_INPUT:
     if (value().starts_with("@")) // one that exists has been expanded
@@ -282,9 +323,6 @@ void apply(const Arg &arg, Options &options) {
   case OPT_save_temps_EQ:
     options.saveTemps = nonEmpty(value(), "-save-temps=", "a folder");
     break;
-  case OPT_print_pipeline:
-    readAction(Action::printPipeline, arg, options);
-    break;
   case OPT_fdiagnostics_color:
     options.color = "always";
     break;
@@ -310,53 +348,13 @@ void apply(const Arg &arg, Options &options) {
   case OPT_v:
     options.verbose = true;
     break;
-  case OPT_help:
-    readAction(Action::help, arg, options);
-    break;
   case OPT_help_EQ:
-    readAction(Action::help, arg, options);
-    options.subject = value().str();
-    break;
   case OPT_autocomplete_EQ:
-    readAction(Action::complete, arg, options);
-    options.subject = value().str();
-    break;
   case OPT_explain:
-    readAction(Action::explain, arg, options);
     options.subject = value().str();
-    break;
-  case OPT_man_page:
-    readAction(Action::manPage, arg, options);
     break;
   case OPT__HASH_HASH_HASH:
     options.isShownOnly = true;
-    break;
-  case OPT_version:
-    readAction(Action::version, arg, options);
-    break;
-  case OPT_dumpversion:
-    readAction(Action::dumpVersion, arg, options);
-    break;
-  case OPT_dumpmachine:
-    readAction(Action::dumpMachine, arg, options);
-    break;
-  case OPT_print_targets:
-    readAction(Action::printTargets, arg, options);
-    break;
-  case OPT_calibrate:
-    readAction(Action::calibrate, arg, options);
-    break;
-  case OPT_cache_stats:
-    readAction(Action::cacheStats, arg, options);
-    break;
-  case OPT_cache_clear:
-    readAction(Action::cacheClear, arg, options);
-    break;
-  case OPT_compare:
-    readAction(Action::compare, arg, options);
-    break;
-  case OPT_doctor:
-    readAction(Action::doctor, arg, options);
     break;
   default:
     break;
