@@ -158,14 +158,14 @@ void Product::runOne(const Call &call) const {
     bool isIdle = true;
     for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < packTasks + rounds * each;) {
       const int64_t round = (task - packTasks) / each, number = (task - packTasks) % each;
-      const bool packs = task < packTasks || (number >= early && number < early + packTasks);
-      if (task < packTasks)
+      if (task < packTasks) {
         packRight(call, progress, 0, task);
-      else if (packs)
+      } else if (number >= early && number < early + packTasks) {
         packRight(call, progress, round + 1, number - early);
-      else
+      } else {
         multiply(call, progress, worker, round, number < early ? number : number - packTasks);
-      isIdle &= packs;
+        isIdle = false;
+      }
     }
     if (isIdle)
       touchLeft(call, worker);
