@@ -1,5 +1,6 @@
 #include "runtime/tiles/multiply.h"
 #include <algorithm>
+#include <array>
 #include <immintrin.h>
 
 // GCC 12, of lanes that its intrinsics leave undefined.
@@ -18,13 +19,41 @@ struct alignas(64) Configuration {
 
 // Tiles 0 to 3 are sums, by rows; 4 and 5 of the left panel, 6 and 7 of the right one.
 
-TCC_TILES inline void loadLeft(const char *from) {
-  _tile_loadd(4, from, 64);
-  _tile_loadd(5, from + tileBytes, 64);
+/// Loads one tile; the instructions take its number as a literal. A streamed one leaves the first-level cache to
+/// others.
+template <int tile, bool isStreamed>
+TCC_TILES inline void load(const char *from) {
+  static_assert(tile >= 4 && tile < 8);
+  if constexpr (isStreamed) {
+    if constexpr (tile == 4)
+      _tile_stream_loadd(4, from, 64);
+    else if constexpr (tile == 5)
+      _tile_stream_loadd(5, from, 64);
+    else if constexpr (tile == 6)
+      _tile_stream_loadd(6, from, 64);
+    else
+      _tile_stream_loadd(7, from, 64);
+  } else {
+    if constexpr (tile == 4)
+      _tile_loadd(4, from, 64);
+    else if constexpr (tile == 5)
+      _tile_loadd(5, from, 64);
+    else if constexpr (tile == 6)
+      _tile_loadd(6, from, 64);
+    else
+      _tile_loadd(7, from, 64);
+  }
 }
+
+template <bool isStreamed>
+TCC_TILES inline void loadLeft(const char *from) {
+  load<4, isStreamed>(from);
+  load<5, isStreamed>(from + tileBytes);
+}
+template <bool isStreamed>
 TCC_TILES inline void loadRight(const char *from) {
-  _tile_loadd(6, from, 64);
-  _tile_loadd(7, from + tileBytes, 64);
+  load<6, isStreamed>(from);
+  load<7, isStreamed>(from + tileBytes);
 }
 TCC_TILES inline void multiplyLoaded() {
   _tile_dpbf16ps(0, 4, 6);
@@ -47,22 +76,65 @@ Tiles::~Tiles() {
 }
 
 TCC_TILES double multiplyInRegisters(int64_t turns) {
+  alignas(64) std::array<uint16_t, 4 * tileBytes / 2> elements; // bf16 from -1 to 1
+  uint32_t state = 1;
+  for (uint16_t &element : elements) {
+    state = state * 1664525u + 1013904223u;
+    element = floatToBf16(static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f);
+  }
+  const auto *from = reinterpret_cast<const char *>(elements.data());
+  asm volatile("" : : "r"(from) : "memory"); // the instructions do not say what they read
   const Tiles tiles;
+  loadLeft<false>(from);
+  loadRight<false>(from + 2 * tileBytes);
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  _tile_zero(4);
-  _tile_zero(5);
-  _tile_zero(6);
-  _tile_zero(7);
   for (int64_t turn = 0; turn < turns; ++turn)
     multiplyLoaded();
   return 4.0 * 2 * 16 * 16 * 32 * static_cast<double>(turns);
 }
 
-TCC_TILES void multiply(const char *left, const char *right, int64_t steps, int parts, float *sums, int64_t stride,
-                        bool accumulate) {
+namespace {
+
+constexpr int64_t partBytes = 2 * tileBytes;
+
+/// One step of bf16. Each load stands just before the first multiplication that needs it, so that few wait.
+template <Side kept>
+TCC_TILES inline void multiplyStep(const char *left, const char *right) {
+  load<4, kept != Side::left>(left);
+  load<6, kept != Side::right>(right);
+  _tile_dpbf16ps(0, 4, 6);
+  load<5, kept != Side::left>(left + tileBytes);
+  _tile_dpbf16ps(2, 5, 6);
+  load<7, kept != Side::right>(right + tileBytes);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+/// One step of three parts, small products first. The right one's first part is loaded twice, so it is not streamed.
+template <Side kept>
+TCC_TILES inline void multiplyStepOfParts(const char *left, const char *right) {
+  loadLeft<kept != Side::left>(left + 2 * partBytes);
+  loadRight<false>(right);
+  multiplyLoaded();
+  loadLeft<kept != Side::left>(left + partBytes);
+  multiplyLoaded();
+  loadRight<kept != Side::right>(right + partBytes);
+  multiplyLoaded();
+  loadLeft<kept != Side::left>(left);
+  multiplyLoaded();
+  loadRight<kept != Side::right>(right + 2 * partBytes);
+  multiplyLoaded();
+  loadRight<false>(right);
+  multiplyLoaded();
+}
+
+template <Side kept>
+TCC_TILES void multiplyPanels(const char *left, const char *right, int64_t steps, int parts, float *sums,
+                              int64_t stride, bool accumulate, const Ahead &ahead) {
+  constexpr int64_t lineBytes = 64;
   const int64_t rowBytes = stride * static_cast<int64_t>(sizeof(float));
   float *lower = sums + 16 * stride;
   asm volatile("" : : : "memory"); // the instructions do not say what they read
@@ -77,35 +149,32 @@ TCC_TILES void multiply(const char *left, const char *right, int64_t steps, int 
     _tile_zero(2);
     _tile_zero(3);
   }
-  constexpr int64_t part = 2 * tileBytes;
-  if (parts == 1) {
-    for (int64_t step = 0; step < steps; ++step, left += part, right += part) {
-      loadLeft(left);
-      loadRight(right);
-      multiplyLoaded();
-    }
-  } else {
-    for (int64_t step = 0; step < steps; ++step, left += 3 * part, right += 3 * part) {
-      loadLeft(left + 2 * part);
-      loadRight(right);
-      multiplyLoaded();
-      loadLeft(left + part);
-      multiplyLoaded();
-      loadRight(right + part);
-      multiplyLoaded();
-      loadLeft(left);
-      multiplyLoaded();
-      loadRight(right + 2 * part);
-      multiplyLoaded();
-      loadRight(right);
-      multiplyLoaded();
-    }
+  const char *panel = ahead.panel, *nextSums = reinterpret_cast<const char *>(ahead.sums);
+  const int64_t linesOfPanel = ceilDiv(ahead.panelBytes, lineBytes * steps); // in a step, as of the next line
+  const int64_t linesOfSums = ahead.sums ? ceilDiv(4 * tileBytes, lineBytes * steps) : 0;
+  for (int64_t step = 0; step < steps; ++step, left += parts * partBytes, right += parts * partBytes) {
+    for (int64_t i = 0; i < linesOfPanel; ++i, panel += lineBytes)
+      __builtin_prefetch(panel, 0, 2);
+    for (int64_t i = 0; i < linesOfSums; ++i, nextSums += lineBytes)
+      __builtin_prefetch(nextSums, 0, 3);
+    if (parts == 1)
+      multiplyStep<kept>(left, right);
+    else
+      multiplyStepOfParts<kept>(left, right);
   }
   _tile_stored(0, sums, rowBytes);
-  _tile_stored(1, sums + 16, rowBytes);
   _tile_stored(2, lower, rowBytes);
+  _tile_stored(1, sums + 16, rowBytes);
   _tile_stored(3, lower + 16, rowBytes);
   asm volatile("" : : : "memory");
+}
+
+} // namespace
+
+void multiply(const char *left, const char *right, int64_t steps, int parts, Side kept, float *sums, int64_t stride,
+              bool accumulate, const Ahead &ahead) {
+  const auto run = kept == Side::left ? multiplyPanels<Side::left> : multiplyPanels<Side::right>;
+  run(left, right, steps, parts, sums, stride, accumulate, ahead);
 }
 
 namespace {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t mostResidentBytes = int64_t{8} << 20, mostSumsBytes = int64_t{1} << 20;
 constexpr int64_t panelSums = panelLines * panelLines, sumBytes = panelSums * static_cast<int64_t>(sizeof(float));
-constexpr int64_t mostSlabPanels = 16;
+constexpr int64_t mostSlabPanels = 16, longestStretch = 18;         // tiles of depth
 constexpr int64_t lineBytes = 64, leastStreamed = int64_t{2} << 20; // bytes of C: a second-level cache
 
 } // namespace
@@ -52,7 +52,9 @@ std::optional<Product> Product::plan(const GemmDesc &desc, int threads) {
   const int64_t steps = ceilDiv(desc.k, tileDepth);
   const int64_t blocks = product.parts == 1 ? ceilDiv(steps, 32) : steps <= 16 ? 1 : ceilDiv(steps, 8);
   product.block = ceilDiv(steps, blocks) * tileDepth;
+  const int64_t blockSteps = product.block / tileDepth;
   const int64_t resident = product.residentPanels(), blockBytes = resident * panelBytes(product.block, product.parts);
+  product.stretch = ceilDiv(blockSteps, ceilDiv(blockSteps, longestStretch));
   product.chunk = product.block * std::clamp<int64_t>(mostResidentBytes / blockBytes, 1, blocks);
   product.carriesSums = product.chunk < desc.k && desc.c.dtype != DType::f32;
   product.greatestAt = resident * panelBytes(product.chunk, product.parts);
@@ -67,7 +69,7 @@ std::optional<Product> Product::plan(const GemmDesc &desc, int threads) {
   product.slabs = ceilDiv(panels, product.slabPanels);
   product.cuts = std::min(resident, ceilDiv(dividers, product.slabs));
   product.slabBytes = product.slabPanels * panelBytes(product.block, product.parts);
-  product.sumsBytes = keepsSums ? ceilDiv(resident, product.cuts) * product.slabPanels * sumBytes : sumBytes;
+  product.sumsBytes = (keepsSums ? ceilDiv(resident, product.cuts) : 1) * product.slabPanels * sumBytes;
   const int64_t ofThread = product.slabBytes + (product.carriesSums ? 0 : product.sumsBytes);
   product.carriedAt = product.residentBytes + dividers * ofThread;
   product.bytes = product.carriedAt + (product.carriesSums ? product.slabs * product.cuts * product.sumsBytes : 0);
@@ -151,46 +153,84 @@ Product::Block Product::blockAt(const Call &call, int64_t residentPanel, int64_t
   return {results, row, column, std::min(panelLines, desc.m - row), std::min(panelLines, desc.n - column)};
 }
 
+/// A packed slab over a block of depth, and the resident panels that it meets.
+struct Product::Slab {
+  Stretch part;
+  const char *panels = nullptr;
+  const uint32_t *greatest = nullptr; // of each panel
+  Range cut;                          // of the resident panels
+  const char *resident = nullptr;
+  const uint32_t *greatestOfResident = nullptr;
+  float *sums = nullptr;
+  bool isBegun = false; // whether sums hold those of the depth before
+  bool isLast = false;  // of the blocks of a chunk
+  bool isWhole = false; // whether its depth is the chunk's
+};
+
 /// A slab against one cut of the resident panels, over a chunk of depth.
 void Product::runTask(const Call &call, int64_t task, char *memory, const Stretch &depth) const {
   const ProductOperand &operand = leftIsResident ? call.right : call.left;
   const int64_t firstPanel = task / cuts * slabPanels;
-  const int64_t panels = std::min(slabPanels, ceilDiv(operand.lines, panelLines) - firstPanel);
-  const Range cut = cutRange(residentPanels(), 1, cuts, task % cuts);
-  const bool isOneBlock = depth.depth <= block;
-  const bool isBegun = carriesSums && depth.firstDepth > 0;
-  auto *sums =
-      reinterpret_cast<float *>(carriesSums ? call.scratch + carriedAt + task * sumsBytes : memory + slabBytes);
-  const char *resident = call.scratch;
-  const uint32_t *ofResident = greatestOf(call);
-  std::array<uint32_t, mostSlabPanels> ofSlab;
-  for (int64_t at = 0; at < depth.depth; at += block, ofResident += residentPanels()) {
-    const Stretch part{firstPanel, panels, depth.firstDepth + at, std::min(block, depth.depth - at)};
-    const int64_t steps = ceilDiv(part.depth, tileDepth), bytesOfPanel = panelBytes(part.depth, parts);
-    pack(operand, leftIsResident ? Side::right : Side::left, part, memory, ofSlab.data());
-    for (int64_t r = cut.begin; r < cut.end; ++r)
-      for (int64_t s = 0; s < panels; ++s) {
-        const char *x = resident + r * bytesOfPanel, *y = memory + s * bytesOfPanel;
-        const Block to = blockAt(call, r, firstPanel + s, carriesSums || depth.firstDepth == 0);
-        const bool byParts = parts == 1 || (splits(ofResident[r]) && splits(ofSlab[s]));
-        const bool direct = isOneBlock && byParts && to.rows == panelLines && to.columns == panelLines &&
-                            to.results.dtype == DType::f32 && !to.results.bias && !to.results.streams;
-        float *sum = direct        ? static_cast<float *>(to.results.c)
-                     : keepsSums() ? sums + ((r - cut.begin) * slabPanels + s) * panelSums
-                                   : sums;
-        if (!to.results.streams && at + part.depth == depth.depth)
-          fetch(to.results, to.rows, to.columns);
-        if (byParts)
-          multiply(leftIsResident ? x : y, leftIsResident ? y : x, steps, parts, sum,
-                   direct ? to.results.stride : panelLines, direct ? to.results.accumulate : at > 0 || isBegun);
-        else
-          multiplyPlainly(call.left.from(to.row, part.firstDepth), call.right.from(to.column, part.firstDepth),
-                          part.depth, sum, at > 0 || isBegun);
-        if (!direct && at + part.depth == depth.depth && (!carriesSums || part.firstDepth + part.depth == desc.k))
-          finish(sum, to.rows, to.columns, to.results);
-      }
-    resident += residentPanels() * bytesOfPanel;
+  std::array<uint32_t, mostSlabPanels> greatest;
+  Slab slab;
+  slab.part.firstPanel = firstPanel;
+  slab.part.panels = std::min(slabPanels, ceilDiv(operand.lines, panelLines) - firstPanel);
+  slab.panels = memory;
+  slab.greatest = greatest.data();
+  slab.cut = cutRange(residentPanels(), 1, cuts, task % cuts);
+  slab.resident = call.scratch;
+  slab.greatestOfResident = greatestOf(call);
+  slab.sums = reinterpret_cast<float *>(carriesSums ? call.scratch + carriedAt + task * sumsBytes : memory + slabBytes);
+  slab.isBegun = carriesSums && depth.firstDepth > 0;
+  slab.isWhole = depth.depth <= block;
+  for (int64_t at = 0; at < depth.depth; at += block) {
+    slab.part.firstDepth = depth.firstDepth + at;
+    slab.part.depth = std::min(block, depth.depth - at);
+    slab.isBegun |= at > 0;
+    slab.isLast = at + slab.part.depth == depth.depth;
+    pack(operand, leftIsResident ? Side::right : Side::left, slab.part, memory, greatest.data());
+    multiplySlab(call, slab, depth.firstDepth == 0);
+    slab.resident += residentPanels() * panelBytes(slab.part.depth, parts);
+    slab.greatestOfResident += residentPanels();
   }
+}
+
+/// Each resident panel, a stretch of its depth at a time, meets all of the slab's. So the stretch stays in the
+/// first-level cache while theirs come from the second-level one.
+void Product::multiplySlab(const Call &call, const Slab &slab, bool isFirstChunk) const {
+  const int64_t panels = slab.part.panels, steps = ceilDiv(slab.part.depth, tileDepth);
+  const int64_t stepBytes = panelBytes(tileDepth, parts), stretchBytes = stretch * stepBytes;
+  const int64_t aheadBytes = ceilDiv(ceilDiv(stretchBytes, panels), lineBytes) * lineBytes;
+  for (int64_t r = slab.cut.begin; r < slab.cut.end; ++r)
+    for (int64_t step = 0; step < steps; step += stretch)
+      for (int64_t s = 0; s < panels; ++s) {
+        const char *x = slab.resident + (r * steps + step) * stepBytes;
+        const char *y = slab.panels + (s * steps + step) * stepBytes;
+        const bool isLast = slab.isLast && step + stretch >= steps;
+        const Block to = blockAt(call, r, slab.part.firstPanel + s, carriesSums || isFirstChunk);
+        const bool byParts = parts == 1 || (splits(slab.greatestOfResident[r]) && splits(slab.greatest[s]));
+        const bool direct = slab.isWhole && steps <= stretch && byParts && to.rows == panelLines &&
+                            to.columns == panelLines && to.results.dtype == DType::f32 && !to.results.bias &&
+                            !to.results.streams;
+        float *dense = slab.sums + (keepsSums() ? (r - slab.cut.begin) * slabPanels + s : s) * panelSums;
+        const bool accumulate = direct ? to.results.accumulate : step > 0 || slab.isBegun;
+        if (!to.results.streams && isLast)
+          fetch(to.results, to.rows, to.columns);
+        if (byParts) {
+          const Ahead ahead{x + stretchBytes + s * aheadBytes, aheadBytes,
+                            direct           ? nullptr
+                            : s + 1 < panels ? dense + panelSums
+                                             : dense - (keepsSums() ? 0 : s * panelSums)};
+          multiply(leftIsResident ? x : y, leftIsResident ? y : x, std::min(stretch, steps - step), parts,
+                   leftIsResident ? Side::left : Side::right, direct ? static_cast<float *>(to.results.c) : dense,
+                   direct ? to.results.stride : panelLines, accumulate, ahead);
+        } else if (step == 0) {
+          multiplyPlainly(call.left.from(to.row, slab.part.firstDepth),
+                          call.right.from(to.column, slab.part.firstDepth), slab.part.depth, dense, accumulate);
+        }
+        if (!direct && isLast && (!carriesSums || slab.part.firstDepth + slab.part.depth == desc.k))
+          finish(dense, to.rows, to.columns, to.results);
+      }
 }
 
 } // namespace tcc::runtime::tiles

@@ -2,7 +2,8 @@
 // "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations" (2019).
 //   1. The operand with fewer lines, the resident one, is packed as panels into scratch by all threads.
 //   2. Threads divide the other one's panels into slabs. A slab is packed into the thread's own memory, so that each
-//      element is packed once, and multiplied with all resident panels.
+//      element is packed once, and multiplied with all resident panels: a stretch of the depth of each, which stays in
+//      the first-level cache, meets all panels of the slab.
 //   3. Depth is cut into blocks, so that a slab stays in the second-level cache; its sums wait in the thread's memory
 //      from one block to the next. Where the resident operand is too large, depth is cut into chunks first, and C adds
 //      them up, or sums in scratch where C has 16 bits.
@@ -29,12 +30,14 @@ public:
 private:
   struct Call;
   struct Block;
+  struct Slab;
 
   GemmDesc desc;
   int threads = 1, parts = 1;
   bool leftIsResident = false;
   bool byBatch = false;                        // whether threads divide the batch, each with memory for a whole matmul
   int64_t chunk = 0, block = 0;                // elements of depth of each, multiples of a tile's depth
+  int64_t stretch = 0;                         // tiles of depth of a panel that stay in the first-level cache
   int64_t slabs = 0, slabPanels = 0, cuts = 1; // cuts of the resident panels, where there are fewer slabs than threads
   bool carriesSums = false;                    // whether sums wait in memory of each slab's own between two chunks
   int64_t carriedAt = 0;
@@ -46,6 +49,7 @@ private:
   Block blockAt(const Call &call, int64_t residentPanel, int64_t otherPanel, bool isFirst) const;
   void runOne(const Call &call) const;
   void runTask(const Call &call, int64_t task, char *memory, const Stretch &depth) const;
+  void multiplySlab(const Call &call, const Slab &slab, bool isFirstChunk) const;
   uint32_t *greatestOf(const Call &call) const;
 };
 
