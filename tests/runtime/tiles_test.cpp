@@ -38,6 +38,8 @@ TEST_F(TilesTest, sizesAroundPanelsAndBlocks) {
                                {33, 16, 33},
                                {64, 96, 65},
                                {40, 17, 513},
+                               {70, 100, 600},
+                               {530, 40, 768},
                                {35, 70, 1100},
                                {65, 33, 2081}}) {
           GemmDesc desc = product(in, out, m, n, k, transposeA, transposeB);
