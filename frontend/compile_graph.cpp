@@ -61,6 +61,16 @@ HostOp addHostOp(const runtime::HostFunction &function) {
   return {runtime::addHostFunction(function), addHostReference(reference)};
 }
 
+std::shared_ptr<runtime::Device> openGraphDevice(std::string_view kind, int ordinal) {
+  const TargetKind *known = targetKindOf({kind.data(), kind.size()});
+  if (!known || !known->hasDevices())
+    throw Error("tcc compiles for no device of kind '" + std::string(kind) + "'");
+  auto device = known->openDevice({.ordinal = ordinal});
+  if (!device)
+    throw Error(device.error().message());
+  return std::move(*device);
+}
+
 CompiledGraph compileGraph(std::string_view text, const std::string &name, const GraphOptions &options) {
   const auto start = std::chrono::steady_clock::now();
   std::string said;
@@ -102,8 +112,9 @@ CompiledGraph compileGraph(std::string_view text, const std::string &name, const
   if (options.memoryReport)
     compiled.remarks += runtime::memoryReport(artefact.targets.front().plan).text();
   const auto loading = std::chrono::steady_clock::now();
-  compiled.executable =
-      orThrow(runtime::Executable::load(std::move(artefact), {options.threads, options.checked, options.device}));
+  runtime::ExecutableOptions loaded{options.threads, options.checked, options.device};
+  loaded.deviceTensors = options.device && !options.device->sharesHostMemory();
+  compiled.executable = orThrow(runtime::Executable::load(std::move(artefact), loaded));
   compiled.summary = summaryOf(session.report(), *compiled.executable);
   compiled.summary.loadMs = millisecondsSince(loading);
   compiled.summary.totalMs = millisecondsSince(start);

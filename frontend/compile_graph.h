@@ -8,7 +8,8 @@
 namespace tcc {
 
 struct GraphOptions : CompilerFlags {
-  /// The device that runs the step. Others may use it too; they take turns. Null: a CPU device of its own.
+  /// The device that runs the step. Others may use it too; they take turns. Null: a CPU device of its own. On one with
+  /// memory of its own the step takes tensors that are there (Executable::startOn()).
   std::shared_ptr<runtime::Device> device = {};
   bool checked = false;    ///< fill buffers with NaN before every run
   bool verifyEach = false; ///< check the result of each pass, and the compiled step, by the reference interpreter
@@ -29,6 +30,9 @@ struct CompiledGraph {
   CompileSummary summary;
   std::string remarks; ///< those that the options ask for, as text, and the memory report
 };
+
+/// Opens a device of a kind: "cuda". Throws Error, which says what is missing.
+std::shared_ptr<runtime::Device> openGraphDevice(std::string_view kind, int ordinal);
 
 /// Compiles the function of a `.graph` text; messages call the text `name`. Throws Error with the diagnostics if the
 /// text is wrong, and if something cannot be compiled or loaded.

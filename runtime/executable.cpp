@@ -43,7 +43,7 @@ struct Executable::Impl {
   std::vector<DeviceMemory> constants, tables;
   std::vector<SeparatePlan::Range> values; // with memory for each, where they are separate
   std::vector<DeviceMemory> valueMemory;
-  bool separate = false, checked = false;
+  bool separate = false, checked = false, deviceTensors = false;
   // For a device with memory of its own: where its steps find inputs, outputs, and the states of run().
   std::vector<DeviceMemory> inputPlaces, outputPlaces, statePlaces;
   std::vector<char *> buffers; // one a buffer, computed from:
@@ -73,6 +73,10 @@ struct Executable::Impl {
   Expected<std::shared_ptr<StepOutputs>> start(std::span<const ConstTensorRef> inputs,
                                                std::span<const TensorRef> states, PartialStep &step, size_t end,
                                                size_t count, Profiler *profiler);
+  Error startOn(void *stream, std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                std::span<const TensorRef> states);
+  /// That inputs and outputs have places of their own on the device.
+  Error checkCopies() const;
   /// An error of a device that has closed, with what was on it alone.
   Error withLosses(const Error &error) const;
   /// A failed allocation with what the step needs, and its largest values.
@@ -122,7 +126,7 @@ Error Executable::Impl::prepare(const ProgramOptions &options) {
       return memory.error();
     tables.push_back(std::move(*memory));
   }
-  if (!device->sharesHostMemory()) {
+  if (!device->sharesHostMemory() && !deviceTensors) {
     if (Error error = allocateEach(plan().inputs, inputPlaces))
       return error;
     if (Error error = allocateEach(plan().outputs, outputPlaces))
@@ -293,6 +297,26 @@ Expected<std::shared_ptr<StepOutputs>> Executable::Impl::start(std::span<const C
   return program->receiveOutputs(count);
 }
 
+Error Executable::Impl::startOn(void *stream, std::span<const ConstTensorRef> inputs,
+                                std::span<const TensorRef> outputs, std::span<const TensorRef> states) {
+  if (Error error = device->waitFor(stream))
+    return withLosses(error);
+  PartialStep whole;
+  auto done = runInPlace(inputs, outputs, states, whole, plan().instructions.size(), nullptr);
+  deviceBytes = std::max(deviceBytes, device->allocatedBytes());
+  // Also for a step that failed on the way: what it has started uses the tensors.
+  const Error error = device->holdBack(stream);
+  if (!done)
+    return withLosses(done.error());
+  return error ? withLosses(error) : Error::success();
+}
+
+Error Executable::Impl::checkCopies() const {
+  if (!deviceTensors)
+    return Error::success();
+  return Error("a step is started over tensors of the host; it was loaded for those of " + device->name());
+}
+
 Error Executable::Impl::withLosses(const Error &error) const {
   if (!device->isClosed() || plan().states.empty())
     return error;
@@ -347,12 +371,16 @@ Expected<std::unique_ptr<Executable>> Executable::load(Artefact artefact, const 
   impl->device = options.device ? options.device : makeCpuDevice();
   impl->separate = options.separate;
   impl->checked = options.checked;
+  impl->deviceTensors = options.deviceTensors;
   if (Error error = impl->choosePart(std::move(artefact)))
     return error;
   std::unique_ptr<Executable> executable(new Executable(std::move(impl)));
   Impl &made = *executable->impl;
   std::unique_lock lock(made.device->mutex());
-  const Error error = made.prepare({.threads = options.threads, .checked = options.checked, .ranks = options.ranks});
+  const Error error = made.prepare({.threads = options.threads,
+                                    .checked = options.checked,
+                                    .deviceTensors = options.deviceTensors,
+                                    .ranks = options.ranks});
   lock.unlock();
   if (error)
     return error;
@@ -367,12 +395,12 @@ Expected<std::unique_ptr<Executable>> Executable::load(std::string_view bytes, c
 }
 
 static Error checkHanded(const Plan &plan, std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
-                         std::span<const TensorRef> states) {
-  if (Error error = checkTensors("input", plan.inputs, inputs))
+                         std::span<const TensorRef> states, int64_t alignment = arenaAlignment) {
+  if (Error error = checkTensors("input", plan.inputs, inputs, alignment))
     return error;
-  if (Error error = checkTensors("output", plan.outputs, outputs))
+  if (Error error = checkTensors("output", plan.outputs, outputs, alignment))
     return error;
-  return checkTensors("state", plan.states, states);
+  return checkTensors("state", plan.states, states, alignment);
 }
 
 /// The lines of a step that is done.
@@ -393,6 +421,8 @@ Error Executable::run(std::span<const ConstTensorRef> inputs, std::span<const Te
     if (!done)
       return done.error();
   } else {
+    if (Error error = impl->checkCopies())
+      return error;
     if (Error error = impl->checkOverlaps(inputs, outputs, states))
       return error;
     if (Error error = impl->runElsewhere(inputs, outputs, states, profiler))
@@ -435,6 +465,8 @@ Expected<std::shared_ptr<StepOutputs>> Executable::startPart(std::span<const Con
                                                              size_t end, size_t count, Profiler *profiler) {
   if (impl->device->sharesHostMemory())
     return Error("a step is started on " + impl->device->name() + ", which shares the host's memory; run() it");
+  if (Error error = impl->checkCopies())
+    return error;
   if (Error error = checkTensors("input", plan().inputs, inputs))
     return error;
   if (Error error = checkTensors("state", plan().states, states, plan().alignment))
@@ -444,6 +476,16 @@ Expected<std::shared_ptr<StepOutputs>> Executable::startPart(std::span<const Con
     return error;
   std::lock_guard lock(impl->device->mutex());
   return impl->start(inputs, states, step, end, std::min(count, plan().outputs.size()), profiler);
+}
+
+Error Executable::startOn(void *stream, std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                          std::span<const TensorRef> states) {
+  if (!impl->deviceTensors)
+    return Error("a step is started over tensors of " + impl->device->name() + "; it was not loaded for them");
+  if (Error error = checkHanded(plan(), inputs, outputs, states, plan().alignment))
+    return error;
+  std::lock_guard lock(impl->device->mutex());
+  return impl->startOn(stream, inputs, outputs, states);
 }
 
 Error Executable::finish() {

@@ -25,6 +25,9 @@ struct ExecutableOptions {
   /// touched. The results have the same bits.
   bool separate = false;
   std::shared_ptr<Ranks> ranks = {}; ///< the processes of which this is one; null: it is alone
+  /// On a device with memory of its own: each step is started by startOn(), over tensors that are there. No memory is
+  /// kept for inputs and outputs.
+  bool deviceTensors = false;
 };
 
 /// How much memory a step used. `planned` is what the plan says; the others are counted without asking the plan.
@@ -85,6 +88,13 @@ public:
   Expected<std::shared_ptr<StepOutputs>> startPart(std::span<const ConstTensorRef> inputs,
                                                    std::span<const TensorRef> states, PartialStep &step, size_t end,
                                                    size_t count, Profiler *profiler = nullptr);
+  /// Starts one step over tensors of the device, none of which is copied: outputs are written and states updated where
+  /// they lie. The step begins after all that `stream` has now, and what `stream` gets later begins after the step; it
+  /// is a stream of the device's driver, or null for its default one. The executable must have been loaded with
+  /// ExecutableOptions::deviceTensors. A step whose tensors lie where those of the step before it did is captured, and
+  /// from then on costs one launch. Errors as for run(); tensors start at multiples of the plan's alignment.
+  Error startOn(void *stream, std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                std::span<const TensorRef> states);
   /// Waits for every step that was started.
   Error finish();
 

@@ -13,6 +13,15 @@ PyObject *errorType = nullptr;
 PyTypeObject *stepType = nullptr;
 std::shared_ptr<runtime::Device> *sharedDevice = nullptr; // one arena for all steps; as long as the process
 
+/// The GPU of this number, on which all steps share an arena too; as long as the process. Throws Error.
+std::shared_ptr<runtime::Device> gpu(int ordinal) {
+  static auto *opened = new std::map<int, std::shared_ptr<runtime::Device>>;
+  std::shared_ptr<runtime::Device> &device = (*opened)[ordinal];
+  if (!device || device->isClosed())
+    device = openGraphDevice("cuda", ordinal);
+  return device;
+}
+
 /// Python's errors of what the function throws.
 template <typename Fn>
 auto guarded(Fn &&fn) noexcept -> decltype(fn()) {
@@ -180,8 +189,8 @@ PyObject *openLibrary(PyObject *, PyObject *capsule) {
 PyObject *compileText(PyObject *, PyObject *values) {
   return guarded([&] {
     PyObject *graph = nullptr, *name = nullptr, *flags = nullptr;
-    int hostCode = 0;
-    check(PyArg_ParseTuple(values, "UUOp", &graph, &name, &flags, &hostCode));
+    int hostCode = 0, ordinal = -1;
+    check(PyArg_ParseTuple(values, "UUOp|i", &graph, &name, &flags, &hostCode, &ordinal));
     GraphOptions options;
     for (const Ref &flag : items(flags)) {
       const std::string given = toText(flag.get());
@@ -194,8 +203,10 @@ PyObject *compileText(PyObject *, PyObject *values) {
         raise(PyExc_ValueError, error);
     }
     options.hostCode = hostCode;
-    options.device = *sharedDevice;
+    options.device = ordinal < 0 ? *sharedDevice : gpu(ordinal);
     auto step = std::make_shared<Step>();
+    if (ordinal >= 0)
+      step->device = {kDLCUDA, ordinal};
     step->name = toText(name);
     const std::string source = toText(graph);
     {
@@ -225,7 +236,8 @@ PyObject *hostFunction(PyObject *, PyObject *values) {
 PyMethodDef functions[] = {
     {"open", openLibrary, METH_O, "open(capsule): tensors are those of the library with these exchange functions."},
     {"compile", compileText, METH_VARARGS,
-     "compile(text, name, flags, host_code): a Step of a graph's text. flags: as on the command line of tcc."},
+     "compile(text, name, flags, host_code, gpu=-1): a Step of a graph's text, for the CPU or for the GPU of this "
+     "number. flags: as on the command line of tcc."},
     {"host_function", hostFunction, METH_VARARGS,
      "host_function(function, operands, results): numbers for host_function and host_reference "
      "of tcc.custom. Operands and results are layouts (code, bits, sizes, strides)."},

@@ -9,7 +9,9 @@ Ref call(const Ref &function, const Arguments &...arguments) {
   return Ref::made(PyObject_CallFunctionObjArgs(function.get(), arguments..., nullptr));
 }
 
-constexpr uintptr_t alignment = 64;
+std::string nameOf(DLDevice device) {
+  return device.device_type == kDLCPU ? "the CPU" : "cuda:" + std::to_string(device.device_id);
+}
 
 size_t numberOf(PyObject *object, size_t count, const char *what) {
   const int64_t number = toInteger(object);
@@ -108,6 +110,9 @@ Ref Call::run(PyObject *list) {
   std::vector<runtime::ConstTensorRef> inputs(plan.inputs.size());
   std::vector<runtime::TensorRef> states(plan.states.size()), outputs(plan.outputs.size());
   std::vector<Ref> held;
+  const auto isUsable = [&, alignment = step->alignment()](const DLTensor &seen, const Layout &layout) {
+    return hasLayout(seen, layout, step->device) && reinterpret_cast<uintptr_t>(seen.data) % alignment == 0;
+  };
   std::vector<std::pair<Ref, Ref>> putBack; // a state's copy, and the argument that it belongs to
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Argument &argument = arguments[i];
@@ -115,7 +120,7 @@ Ref Call::run(PyObject *list) {
       continue;
     PyObject *object = PyList_GetItem(list, static_cast<Py_ssize_t>(i));
     DLTensor seen = look(object);
-    if (!hasLayout(seen, argument.layout) || reinterpret_cast<uintptr_t>(seen.data) % alignment != 0) {
+    if (!isUsable(seen, argument.layout)) {
       std::vector<Ref> sizes, strides;
       Ref sizeList = Ref::made(PyList_New(0)), strideList = Ref::made(PyList_New(0));
       for (size_t dim = 0; dim < argument.layout.sizes.size(); ++dim) {
@@ -124,10 +129,9 @@ Ref Call::run(PyObject *list) {
       }
       Ref made = call(copy, object, sizeList.get(), strideList.get());
       seen = look(made.get());
-      if (!hasLayout(seen, argument.layout) || reinterpret_cast<uintptr_t>(seen.data) % alignment != 0)
-        raise(PyExc_TypeError,
-              "argument " + std::to_string(i) + " of '" + step->name +
-                  "' is not a tensor of the CPU with the shape and type that the step was compiled for");
+      if (!isUsable(seen, argument.layout))
+        raise(PyExc_TypeError, "argument " + std::to_string(i) + " of '" + step->name + "' is not a tensor of " +
+                                   nameOf(step->device) + " with the shape and type that the step was compiled for");
       ++copied;
       if (argument.place == Argument::Place::state)
         putBack.emplace_back(made, Ref::shared(object));
@@ -144,11 +148,14 @@ Ref Call::run(PyObject *list) {
       made[i] = Ref::made(PyObject_CallObject(allocate.get(), result.object.get()));
       outputs[result.number] = {look(made[i].get()).data, plan.outputs[result.number].bytes()};
     }
+  const bool isOnCpu = step->device.device_type == kDLCPU;
+  void *stream = isOnCpu ? nullptr : currentStream(step->device);
   runtime::Error error;
   {
     const WithoutGil free;
     const std::lock_guard lock(step->turn);
-    error = step->graph.executable->run(inputs, outputs, states);
+    runtime::Executable &executable = *step->graph.executable;
+    error = isOnCpu ? executable.run(inputs, outputs, states) : executable.startOn(stream, inputs, outputs, states);
   }
   if (error)
     raise(PyExc_RuntimeError, "'" + step->name + "' failed: " + error.message());

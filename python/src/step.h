@@ -32,7 +32,14 @@ struct Step {
 
   CompiledGraph graph;
   std::string name;
+  DLDevice device = {kDLCPU, 0}; ///< on which its tensors are
   std::mutex turn;
+
+  /// Of which the addresses of its tensors are multiples.
+  uintptr_t alignment() const {
+    return device.device_type == kDLCPU ? runtime::arenaAlignment
+                                        : static_cast<uintptr_t>(graph.executable->plan().alignment);
+  }
 };
 
 /// Which argument of a Python call stands for which tensor of a step, and what the call gives. Python describes it:
@@ -53,7 +60,8 @@ class Call {
 public:
   Call(std::shared_ptr<Step> step, PyObject *arguments, PyObject *results, Ref allocate, Ref copy, Ref view);
 
-  /// One run: what the step's results are, as a list. The GIL is released meanwhile. Throws PythonError.
+  /// One run: what the step's results are, as a list. The GIL is released meanwhile. On a GPU the run is started, in
+  /// the order of the library's current stream. Throws PythonError.
   Ref run(PyObject *arguments);
   /// How many arguments were copied since the call was made, because their memory was not dense, aligned or of the
   /// layout that the step was compiled for.

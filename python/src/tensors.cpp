@@ -56,9 +56,16 @@ DLTensor look(PyObject *object) {
   return seen;
 }
 
-bool hasLayout(const DLTensor &seen, const Layout &layout) {
-  if (seen.device.device_type != kDLCPU || static_cast<size_t>(seen.ndim) != layout.sizes.size() ||
-      seen.dtype.code != layout.dtype.code || seen.dtype.bits != layout.dtype.bits)
+void *currentStream(DLDevice device) {
+  void *stream = nullptr;
+  check(Exchange::api().stream(device.device_type, device.device_id, &stream) == 0);
+  return stream;
+}
+
+bool hasLayout(const DLTensor &seen, const Layout &layout, DLDevice device) {
+  if (seen.device.device_type != device.device_type || seen.device.device_id != device.device_id ||
+      static_cast<size_t>(seen.ndim) != layout.sizes.size() || seen.dtype.code != layout.dtype.code ||
+      seen.dtype.bits != layout.dtype.bits)
     return false;
   bool isEmpty = false, isEqual = true;
   for (size_t i = 0; i < layout.sizes.size(); ++i) {

@@ -30,8 +30,11 @@ public:
 /// What an object's memory looks like; valid as long as the object. Throws PythonError for what is no tensor.
 DLTensor look(PyObject *object);
 
-/// Whether `seen` is on the CPU and has this layout; strides of dims of one element do not count.
-bool hasLayout(const DLTensor &seen, const Layout &layout);
+/// Whether `seen` is on the device and has this layout; strides of dims of one element do not count.
+bool hasLayout(const DLTensor &seen, const Layout &layout, DLDevice device);
+
+/// The stream of a device on which the library puts what it computes now. Throws PythonError.
+void *currentStream(DLDevice device);
 
 /// A tensor over memory that outlives it.
 Ref tensorOver(const Layout &layout, void *data);

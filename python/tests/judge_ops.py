@@ -52,6 +52,8 @@ NEVER_EMPTY = ("nn.functional.pdist",)
 WIDER = {"vector_norm": (8, "its gradient has the 5th power of a norm, which is itself rounded"),
          "conv": (8, "a gradient's sum has thousands of products, which eager adds in another order"),
          "bilinear": (8, "a sum of products of three, which eager adds in another order")}
+#: Entries that give elements and their places along a dim: of equal elements PyTorch takes some, without saying which.
+PLACES = ("topk",)
 #: Entries whose results are differences of terms of this size, and may be 0.
 DIFFERENCES = {"nn.functional.cosine_embedding_loss": 1.0}
 
@@ -91,6 +93,7 @@ class Case:
     function: Callable
     leaves: list
     is_defined: bool  # that there is one right result
+    dim: int | None = None  # of an entry of PLACES
 
 
 def cases(op, dtype, count: int, seed: int):
@@ -103,13 +106,27 @@ def cases(op, dtype, count: int, seed: int):
             given, args, kwargs = pytree.tree_unflatten(values, spec)
             return op(given, *args, **kwargs)
 
+        dim = sample.args[1] if len(sample.args) > 1 else sample.kwargs.get("dim", -1)
+        dim = dim if op.name in PLACES else None
         is_defined = not UNDEFINED.search(op.name) and not sample.kwargs.get("dropout_p")
         yield Case(f"sample {number}", function, [spread(leaf, number % 3) if isinstance(leaf, torch.Tensor) else leaf
-                                                  for leaf in leaves], is_defined)
+                                                  for leaf in leaves], is_defined, dim)
         if number == 0:
             for size in (1,) if op.name in NEVER_EMPTY else (0, 1):
                 if smaller := cut(leaves, size):
-                    yield Case(f"sample {number} of size {size}", function, smaller, is_defined)
+                    yield Case(f"sample {number} of size {size}", function, smaller, is_defined, dim)
+
+
+def without_choices(case: Case, results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Results of an entry of PLACES as they are whichever of equal elements were taken: instead of a place the element
+    there, and whether a place comes twice; instead of gradients their sums over elements that are equal."""
+    if case.dim is None:
+        return results
+    x = case.leaves[0].detach().reshape(case.leaves[0].shape or (1,)).movedim(case.dim, -1)
+    values, places, *gradients = (r.reshape(r.shape or (1,)).movedim(case.dim, -1) for r in results)
+    twice = (places.sort(-1).values.diff(dim=-1) == 0).any(-1)
+    equal = (x[..., None] == x[..., None, :]).double()
+    return [values, x.gather(-1, places), twice, *((equal @ g.double()[..., None])[..., 0] for g in gradients)]
 
 
 def expected(op, case: Case, backward: bool, seed: int, dtype):
@@ -197,7 +214,10 @@ def judge(op, dtype, count: int, seed: int) -> dict:
             if case.is_defined:
                 # Without float64 (integers whose results are floats) what eager itself is off is not known.
                 allowed = units(op) * (1 if right[1] else 4)
-                wrong = difference(seen, *right, dtype, allowed, DIFFERENCES.get(op.name, 1e-30))
+                truth = right[1] and [without_choices(case, t) for t in right[1]]
+                wrong = unlike(seen, right[0]) or difference(
+                    without_choices(case, seen), without_choices(case, right[0]), truth, dtype, allowed,
+                    DIFFERENCES.get(op.name, 1e-30))
         except Exception as problem:
             if traced_by_torch(function, leaves, backward, seed) is None:
                 entry["eager"] += 1 # torch cannot trace it for any back end
@@ -269,11 +289,18 @@ class Results:
     def now(self) -> pathlib.Path:
         return pathlib.Path(f"{self.path}.now.{os.getpid()}")
 
+    @staticmethod
+    def text_of(path: str) -> str:
+        try:
+            return pathlib.Path(path).read_text()
+        except FileNotFoundError:  # its process has come to an end with it meanwhile
+            return ""
+
     def begin(self, key: str) -> bool:
         """Whether the entry is this process's to judge: no other has begun it."""
         if self.path:
             self.entries |= read(self.path)
-            busy = {pathlib.Path(other).read_text() for other in glob.glob(f"{self.path}.now.*")}
+            busy = {self.text_of(other) for other in glob.glob(f"{self.path}.now.*")}
             if key in self.entries or key in busy:
                 return False
             self.now.write_text(key)

@@ -3,9 +3,11 @@
 
     run.py FOLDER-OF-THE-PACKAGE [ARGUMENT-OF-PYTEST...]
 
-Status 77, which ctest takes for "skipped", where there is no PyTorch 2.10 or no pytest.
+Status 77, which ctest takes for "skipped", where there is no PyTorch 2.10 or no pytest. Of tests with many cases some
+are drawn (conftest.py), each day others: by the seed that is printed, or by TCC_TORCH_SEED.
 """
 
+import datetime
 import os
 import pathlib
 import subprocess
@@ -27,6 +29,8 @@ def main() -> int:
     if not os.path.exists(python) or subprocess.run([python, "-c", CHECK]).returncode:
         return 77
     environment = {**os.environ, "PYTHONPATH": os.path.abspath(sys.argv[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+    seed = environment.setdefault("TCC_TORCH_SEED", str(datetime.date.today().toordinal()))
+    print("all cases" if environment.get("TCC_FULL") else f"cases drawn by TCC_TORCH_SEED={seed}", flush=True)
     folder = pathlib.Path(__file__).parent
     return subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:logging", str(folder), *sys.argv[2:]],
                           env=environment, cwd=folder).returncode

@@ -1,10 +1,10 @@
 """torch.compile(backend="tcc") beside eager: values, gradients, memory, shapes, and what is said where it cannot."""
 
 import copy
+import faulthandler
 import os
-import subprocess
-import sys
 import threading
+import time
 
 import models
 import pytest
@@ -13,6 +13,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import tcc.torch
+from tcc import _native
 
 
 def compiled(function, **options):
@@ -66,6 +67,7 @@ def test_models_train_as_eager(name):
         assert not report.fallbacks
 
 
+@pytest.mark.long
 def test_autocast_rounds_as_eager():
     model = models.NanoGpt()
     batch = models.tokens()
@@ -95,6 +97,7 @@ def test_dropout_keeps_its_share_and_its_mean():
     assert abs(both - 0.09) < 0.005
 
 
+@pytest.mark.long
 def test_dropout_in_a_model():
     model = models.NanoGpt(dropout=0.2)
     batch = models.tokens(8)
@@ -323,36 +326,30 @@ def test_threads_of_one_program():
 
 
 def test_a_step_ends_while_another_calls_python():
-    """What ends a step waits for the device, and the step that runs there waits for Python's lock. A program of its own
-    runs it, since nothing else ends a deadlock."""
-    program = r'''
-import threading, time, torch
-import tcc.torch
-from tcc import _native
+    """What ends a step waits for the device, and the step that runs there waits for Python's lock."""
+    begun = threading.Event()
 
-begun = threading.Event()
+    @torch.library.custom_op("tcc_test::slow", mutates_args=())
+    def slow(x: torch.Tensor) -> torch.Tensor:
+        begun.set()
+        time.sleep(0.3)
+        return x.clone()
 
-@torch.library.custom_op("tcctest::slow", mutates_args=())
-def slow(x: torch.Tensor) -> torch.Tensor:
-    begun.set()
-    time.sleep(0.3)
-    return x.clone()
-
-slow.register_fake(torch.empty_like)
-calls = torch.compile(lambda x: slow(x * 2) + 1, backend="tcc")
-graph = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %y = tcc.exp %x : tensor<4xf32>\n  return %y : tensor<4xf32>\n}\n"
-other = _native.compile(graph, "other", [], False)
-x = torch.ones(4)
-calls(x)
-begun.clear()
-thread = threading.Thread(target=lambda: calls(x))
-thread.start()
-begun.wait()
-del other
-_native.compile(graph, "third", [], False)
-thread.join()
-'''
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    slow.register_fake(torch.empty_like)
+    calls = torch.compile(lambda x: slow(x * 2) + 1, backend="tcc")
+    graph = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %y = tcc.exp %x : tensor<4xf32>\n  return %y : tensor<4xf32>\n}\n"
+    other = _native.compile(graph, "other", [], False)
+    x = torch.ones(4)
+    calls(x)
+    begun.clear()
+    thread = threading.Thread(target=lambda: calls(x))
+    faulthandler.dump_traceback_later(60, exit=True)  # nothing else ends a deadlock
+    thread.start()
+    begun.wait()
+    del other
+    _native.compile(graph, "third", [], False)
+    thread.join()
+    faulthandler.cancel_dump_traceback_later()
 
 
 def test_a_forked_child_goes_on():

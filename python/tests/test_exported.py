@@ -13,6 +13,7 @@ import torch
 import torch.nn as nn
 
 import tcc
+from tcc.torch import exported
 
 PROGRAM = pathlib.Path(tcc.__file__).parents[2] / "bin" / "tcc"
 
@@ -39,6 +40,7 @@ def run(*arguments, python=sys.executable):
                           env={**os.environ, "TCC_PYTHON": python})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_program_runs_as_eager(tmp_path, is_open):
     model, x = Model(), torch.randn(4, 8)
@@ -75,6 +77,7 @@ class Held(nn.Module):
         return self.head(x @ self.turned) + self.shift + torch.tensor([0.5, 1.5] * 5 + [2.5])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how, shift", [("--run", 5), ("--run=reference", None)])
 def test_a_program_brings_its_values(tmp_path, how, shift):
     model, tokens = Held(), torch.randint(0, 11, (2, 4))
@@ -91,7 +94,8 @@ def test_a_program_brings_its_values(tmp_path, how, shift):
     assert np.allclose(np.load(tmp_path / "y.npy"), wanted.detach().numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_what_cannot_be_a_graph_is_one_error(tmp_path):
+@pytest.mark.long
+def test_what_cannot_be_a_graph_is_one_error(tmp_path, capsys):
     class Determinant(nn.Module):
         def forward(self, x):
             return torch.linalg.det(x)
@@ -100,8 +104,7 @@ def test_what_cannot_be_a_graph_is_one_error(tmp_path):
     assert done.returncode == 1 and done.stderr.count("error:") == 1
     assert "cannot be a graph: no translation of aten._linalg_det.default" in done.stderr
     (tmp_path / "bad.pt2").write_bytes(b"no archive")
-    done = run(tmp_path / "bad.pt2")
-    assert done.returncode == 1 and done.stderr.count("error:") == 1 and "cannot be a graph" in done.stderr
+    assert exported.main([str(tmp_path / "bad.pt2")]) == exported.REFUSED and capsys.readouterr().err.strip()
 
 
 def test_without_the_package_the_error_says_what_is_needed(tmp_path):
@@ -114,13 +117,14 @@ def test_without_the_package_the_error_says_what_is_needed(tmp_path):
     assert done.returncode == 1 and "cannot read" in done.stderr
 
 
-def test_a_library_begins_with_the_programs_values(tmp_path):
+@pytest.mark.long
+def test_a_library_begins_with_the_programs_values(tmp_path, capsys):
     """As a caller in C: states come from the file that the package writes, a call hands over its inputs alone."""
     model, tokens = Held(), torch.randint(0, 11, (2, 4))
     path, states, graph, library = (tmp_path / f"model.{kind}" for kind in ("pt2", "safetensors", "graph", "so"))
     saved(tmp_path, model, tokens)
-    command = [sys.executable, "-m", "tcc.torch.exported", path, states, "--states"]
-    graph.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert exported.main([str(path), str(states), "--states"]) == 0  # as `python -m tcc.torch.exported` does
+    graph.write_text(capsys.readouterr().out)
     done = run(graph, "-O3", "-o", library)
     assert done.returncode == 0, done.stderr
     step = ctypes.CDLL(str(library))
@@ -143,7 +147,7 @@ def test_a_library_begins_with_the_programs_values(tmp_path):
     assert np.allclose(made, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_states_need_a_file(tmp_path):
-    command = [sys.executable, "-m", "tcc.torch.exported", "model.pt2", "--states"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and "--states without VALUES.safetensors" in done.stderr
+def test_states_need_a_file(capsys):
+    with pytest.raises(SystemExit) as done:
+        exported.main(["model.pt2", "--states"])
+    assert done.value.code == 2 and "--states without VALUES.safetensors" in capsys.readouterr().err

@@ -161,3 +161,25 @@ def test_distances(p, rows, native):
 def test_eye(sizes, dtype):
     seen = torch.compile(lambda: torch.eye(*sizes, dtype=dtype), backend="tcc", options={"fallback": "error"})()
     assert seen.dtype == dtype and torch.equal(seen, torch.eye(*sizes, dtype=dtype))
+
+
+@pytest.mark.parametrize("sizes", [((3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((3, 4), (4,)), ((0, 4), (4, 5)),
+                                   ((3, 0), (0, 5))])
+def test_products_of_integers(sizes):
+    a, b = (torch.randint(-2 ** 40, 2 ** 40, size) for size in sizes)  # which wrap
+    assert torch.equal(torch.compile(torch.matmul, backend="tcc", options={"fallback": "error"})(a, b), a @ b)
+
+
+def test_of_equal_elements_any_may_be_taken():
+    """The judge takes each choice of topk's, and no place that comes twice or holds another element."""
+    x = torch.tensor([[1.0, 3.0, 3.0, 2.0]])
+    case = judge_ops.Case("", None, [x], True, -1)
+
+    def of(*places):
+        index = torch.tensor([places])
+        return judge_ops.without_choices(case, [x.gather(1, index), index, torch.zeros_like(x).index_fill(
+            1, index[0, 1:], 5.0)])
+
+    right = of(2, 1)
+    assert not judge_ops.difference(of(1, 2), right)
+    assert judge_ops.difference(of(1, 1), right) and judge_ops.difference(of(1, 3), right)

@@ -11,6 +11,14 @@ Expected<std::shared_ptr<StepOutputs>> Program::receiveOutputs(size_t) {
   return Error("outputs are received from a device that shares the host's memory; they are written in place");
 }
 
+Error Device::waitFor(void *) {
+  return Error(name() + " has no streams");
+}
+
+Error Device::holdBack(void *) {
+  return Error(name() + " has no streams");
+}
+
 std::string firstSource(const Instruction &instruction) {
   if (instruction.sources.empty())
     return {};

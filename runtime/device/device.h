@@ -37,6 +37,8 @@ struct Placement {
 struct ProgramOptions {
   int threads = 0;      ///< on a CPU; 0: as many as may be used
   bool checked = false; ///< fills arena and outputs with NaN before every run, and checks what else the device can
+  /// On a device with memory of its own: all tensors of every step are there already. Nothing is sent or received.
+  bool deviceTensors = false;
   std::span<const LinkedKernel> linked = {}; ///< on a CPU: TargetCode::linked
   std::shared_ptr<Ranks> ranks = {};         ///< the processes of which this is one; null: it is alone
 };
@@ -55,8 +57,8 @@ class Program {
 public:
   virtual ~Program() = default;
 
-  /// Sets the addresses. It must be called before the first run and whenever one of them has changed. It waits for
-  /// steps that use the old ones.
+  /// Sets the addresses. It must be called before the first run and whenever one of them has changed. Steps that were
+  /// started keep the old ones.
   virtual Error place(const Placement &placement) = 0;
   /// Starts one step; a CPU has done it on return. If `profiler` is given, it gets one event for each instruction, and
   /// the step is waited for. Errors name the instruction that failed, by number and label.
@@ -103,6 +105,11 @@ public:
   /// Both copies begin after all that was started, and are done on return.
   virtual Error copyIn(char *to, const void *from, int64_t bytes) = 0;
   virtual Error copyOut(void *to, const char *from, int64_t bytes) = 0;
+  /// For devices whose work stands in streams of a driver, which other libraries of the process use too (null: the
+  /// driver's default stream). waitFor: what is started from now on begins after all that `stream` has now. holdBack:
+  /// what `stream` gets from now on begins after all that was started here.
+  virtual Error waitFor(void *stream);
+  virtual Error holdBack(void *stream);
   /// The memory for what lives inside a step, at least `bytes`. All programs of the device share it, since they run one
   /// after another. It moves when it grows; programs must then be placed again.
   virtual Expected<char *> arena(int64_t bytes, int64_t alignment) = 0;

@@ -17,6 +17,7 @@ from tcc import _native
 from tcc.torch import reporting
 from tcc.torch.convert import Converted, boxed, convert
 from tcc.torch.decompositions import decompositions
+from tcc.torch.layouts import DEVICES
 from tcc.torch.lowering import Unsupported
 from tcc.torch.masks import as_selects
 
@@ -42,10 +43,9 @@ class Options:
             raise ValueError(f"no such mode: {mode!r}")
         return options
 
-    def all_flags(self) -> list[str]:
-        threads = [] if any(flag.startswith("--threads") for flag in self.flags) else [
-            f"--threads={torch.get_num_threads()}"]
-        return [*self.flags, *threads]
+    def all_flags(self, device: torch.device) -> list[str]:
+        is_given = device.type != "cpu" or any(flag.startswith("--threads") for flag in self.flags)
+        return [*self.flags, *([] if is_given else [f"--threads={torch.get_num_threads()}"])]
 
 
 #: Raised while torch traces.
@@ -69,7 +69,7 @@ def compile_module(module: torch.fx.GraphModule, name: str, options: Options, vi
     """A function of a list of the graph's arguments. A graph that cannot be a step runs by ATen, op by op."""
     start = time.perf_counter()
     try:
-        converted = convert(module, name, options.all_flags(), visible)
+        converted = convert(module, name, options.all_flags, visible)
     except (Unsupported, _native.Error) as why:
         if options.fallback == "error":
             raise
@@ -153,8 +153,8 @@ def tcc(module: torch.fx.GraphModule, example_inputs, *, mode=None, options=None
     name = f"graph{_count}"
     _count += 1
     for tensor in example_inputs:
-        if isinstance(tensor, torch.Tensor) and tensor.device.type != "cpu":
-            raise RuntimeError(f"backend 'tcc' compiles for the CPU; a tensor of {tensor.device} was given")
+        if isinstance(tensor, torch.Tensor) and tensor.device.type not in DEVICES:
+            raise RuntimeError(f"backend 'tcc' compiles for the CPU and for CUDA; a tensor of {tensor.device} was given")
     as_selects(module)
     differentiate = aot_autograd(fw_compiler=compiler("forward", chosen, name),
                                  bw_compiler=compiler("backward", chosen, name),

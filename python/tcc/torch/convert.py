@@ -23,7 +23,7 @@ from tcc import _native
 from tcc.graph import Graph, Place, Value
 from tcc.torch import elementwise, indexing, products, random, reductions, running, special, views, windows  # noqa: F401 (they fill the table)
 from tcc.torch.fallback import Fallback, register
-from tcc.torch.layouts import Seen, allocate, as_rows, copied, dlpack_type, seen, viewed
+from tcc.torch.layouts import Seen, allocator, as_rows, copier, device_of, dlpack_type, named, seen, viewed
 from tcc.torch.lowering import CARRIERS, ELEMENTS, TABLE, Lowering, NotLowered, Unsupported
 
 aten = torch.ops.aten
@@ -54,10 +54,12 @@ class Converted:
     is_random: bool = False
     fallbacks: list[Fallback] = field(default_factory=list)
     lowered: int = 0                               # ops that have a translation
+    device: torch.device = torch.device("cpu")
 
     def call(self):
         """What takes the graph's arguments, as a list, and gives its results."""
-        call = _native.Call(self.step, self.arguments, self.results, allocate, copied, viewed)
+        device = self.device
+        call = _native.Call(self.step, self.arguments, self.results, allocator(device), copier(device), viewed)
         constants, is_random = self.constants, self.is_random
 
         def run(args):
@@ -66,7 +68,7 @@ class Converted:
         def run_with_more(args):
             args = list(args) + constants
             if is_random:
-                args.append(torch.randint(-2 ** 63, 2 ** 63 - 1, ()))
+                args.append(torch.randint(-2 ** 63, 2 ** 63 - 1, (), device=device))
             return call(args)
 
         return boxed(run_with_more if constants or is_random else run)
@@ -113,6 +115,7 @@ class Conversion:
     def __init__(self, graph: torch.fx.Graph, owner, name: str, visible: int | None):
         self.fx, self.owner = graph, owner
         self.name = name
+        self.device = device_of(graph)
         self.c = Lowering(Graph(re.sub(r"\W", "_", name.split(".")[-1]))) # equal graphs have equal texts
         self.names = {"seed"}      # of arguments
         self.numbers = {n: i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
@@ -141,7 +144,13 @@ class Conversion:
             if node.target is aten.copy_.default:
                 if node.args[0].op != "placeholder":
                     raise Unsupported(f"{node.target} of what is no argument")
+                if self.is_elsewhere(node.args[0].meta["val"]):
+                    raise Unsupported(f"{node.args[0].name}, of another device than the step's, is updated")
                 self.updates[node.args[0]] = node.args[1]
+
+    def is_elsewhere(self, fake: torch.Tensor) -> bool:
+        """Whether a tensor of a GPU's graph is one of the CPU."""
+        return self.device.type != "cpu" and fake.device != self.device
 
     def argument(self, node, fake) -> None:
         if not isinstance(fake, torch.Tensor):
@@ -296,6 +305,8 @@ class Conversion:
         op, called = op or node.target, called or str(node.target)
         if "as_strided" in called:
             raise Unsupported(f"{node.target}, which depends on how its operand lies in memory")
+        if self.device.type != "cpu":
+            raise Unsupported(f"{node.target} ({reason}); a step on a GPU has no ops of ATen inside")
         c = self.c
         place = c.g.place
         name = re.sub(r"[^A-Za-z0-9_.]", "_", called)
@@ -394,6 +405,8 @@ class Conversion:
     def made(self, node):
         """A result in memory of its own."""
         fake = node.meta["val"]
+        if self.is_elsewhere(fake):
+            raise Unsupported(f"{node.name}, a result on {named(fake.device)} of a step on {named(self.device)}")
         sizes = tuple(int(n) for n in fake.shape)
         look = seen(sizes, fake.stride(), expands=False) if fake.dtype in ELEMENTS else as_rows(sizes)
         self.strides[node] = list(look.strides)
@@ -407,14 +420,15 @@ class Conversion:
     def finish(self, flags) -> Converted:
         graph = self.c.g
         text = graph.text()
-        step = _native.compile(text, self.name, flags, bool(self.fallbacks))
+        gpu = -1 if self.device.type == "cpu" else self.device.index or 0
+        step = _native.compile(text, self.name, flags, bool(self.fallbacks), gpu)
         numbers = {name: i for specs in (step.inputs, step.states) for i, (name, _, _) in enumerate(specs)}
         arguments = self.arguments + self.handed
         if self.c.is_random:
             arguments.append(("input", "seed", (0, 64, [], [])))
         arguments = [entry and (entry[0], numbers[entry[1]], entry[2]) for entry in arguments]
         return Converted(self.name, text, step, arguments, self.results, self.constants, self.c.is_random,
-                         self.fallbacks, self.lowered)
+                         self.fallbacks, self.lowered, self.device)
 
 
 def carrier(dtype: torch.dtype) -> tuple[str, tuple[int, ...]]:
@@ -433,9 +447,9 @@ def argument_name(node) -> str:
 
 
 def convert(module: torch.fx.GraphModule, name: str, flags, visible: int | None = None) -> Converted:
-    """Compiles the graph of a module whose sizes are numbers. The first `visible` results, or all, have the strides
-    that torch says; others may be denser."""
+    """Compiles the graph of a module whose sizes are numbers, for the device of its tensors; `flags` gives the flags for
+    one. The first `visible` results, or all, have the strides that torch says; others may be denser."""
     with _disable_current_modes(): # AOTAutograd's fake tensors: constants of the graph are real
         conversion = Conversion(module.graph, module, name, visible)
         conversion.run()
-        return conversion.finish(list(flags))
+        return conversion.finish(flags(conversion.device))

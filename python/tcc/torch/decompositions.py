@@ -7,7 +7,7 @@ import functools
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 
-from tcc.torch import foreach
+from tcc.torch import foreach, gpu_attention
 from tcc.torch.lowering import TABLE
 
 aten = torch.ops.aten
@@ -75,7 +75,7 @@ def trilinear(a, b, weight, expand_a, expand_b, expand_weight, summed, unroll_di
 def nanmedian(x, dim, keepdim=False):
     """The lower median of what is no NaN, which sorts last; the first NaN where all are."""
     if not x.dim():
-        return x.clone(), torch.zeros((), dtype=torch.int64)
+        return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     values, places = torch.sort(x, dim=dim, stable=True)
     known = (x == x).sum(dim, keepdim=True)
     middle = torch.div(known - 1, 2, rounding_mode="floor").clamp(min=0)
@@ -88,14 +88,14 @@ def nonzero_static(x, *, size, fill_value=-1):
     is_set = x.reshape(-1) != 0
     rank = torch.cumsum(is_set, 0) - 1
     target = torch.where(is_set & (rank < size), rank, size)
-    flat = torch.full((size + 1,), -1, dtype=torch.int64)
+    flat = torch.full((size + 1,), -1, dtype=torch.int64, device=x.device)
     if x.numel():
-        flat = flat.scatter(0, target, torch.arange(x.numel()))
+        flat = flat.scatter(0, target, torch.arange(x.numel(), device=x.device))
     flat, columns, stride = flat[:size], [], x.numel()
     for length in x.shape:
         stride //= max(length, 1)
         columns.append(torch.where(flat < 0, fill_value, flat // max(stride, 1) % max(length, 1)))
-    return torch.stack(columns, 1) if columns else torch.empty((size, 0), dtype=torch.int64)
+    return torch.stack(columns, 1) if columns else torch.empty((size, 0), dtype=torch.int64, device=x.device)
 
 
 def index_reduce(x, dim, index, source, reduce, *, include_self=True):
@@ -109,27 +109,29 @@ def replication_pad_backward(dy, x, padding):
     made = dy
     for turn in range(len(padding) // 2):
         dim, low = x.dim() - 1 - turn, padding[2 * turn]
-        source = (torch.arange(dy.shape[dim]) - low).clamp(0, x.shape[dim] - 1)
+        source = (torch.arange(dy.shape[dim], device=dy.device) - low).clamp(0, x.shape[dim] - 1)
         sizes = [x.shape[i] if i == dim else size for i, size in enumerate(made.shape)]
         made = made.new_zeros(sizes).index_add(dim, source, made)
     return made
 
 
-def adaptive_windows(size: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def adaptive_windows(size: int, count: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Of each of `count` windows over `size` elements, the elements and whether each is in it: [count, longest]."""
     longest = max((-(-(i + 1) * size // count) - i * size // count for i in range(count)), default=0)
-    index = torch.arange(count)[:, None] * size // max(count, 1) + torch.arange(longest)
-    ends = -(-(torch.arange(count) + 1) * size // max(count, 1))
+    numbers = torch.arange(count, device=device)
+    index = numbers[:, None] * size // max(count, 1) + torch.arange(longest, device=device)
+    ends = -(-(numbers + 1) * size // max(count, 1))
     return index.clamp(max=max(size - 1, 0)), index < ends[:, None]
 
 
 def adaptive_max_pool(x, sizes):
     """The largest of each window, and where it stands among the elements of the pooled dims."""
     kept, pooled = list(x.shape[:-len(sizes)]), list(x.shape[-len(sizes):])
-    place, inside, windows = torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.bool), x
+    place = torch.zeros((), dtype=torch.int64, device=x.device)
+    inside, windows = torch.ones((), dtype=torch.bool, device=x.device), x
     dims = len(sizes)
     for turn, (size, count) in enumerate(zip(pooled, sizes)):
-        index, own = adaptive_windows(size, count)
+        index, own = adaptive_windows(size, count, x.device)
         at = len(kept) + 2 * turn
         windows = windows.index_select(at, index.reshape(-1)).unflatten(at, index.shape)
         shape = [1] * (2 * turn) + list(index.shape) + [1] * (2 * (dims - turn - 1))
@@ -165,6 +167,7 @@ OWN = {aten.masked_scatter.default: masked_scatter, aten.masked_scatter_backward
 def decompositions() -> dict:
     """What AOTAutograd and train_step write with smaller ops."""
     table = dict(core_aten_decompositions()) | get_decompositions(FURTHER) | foreach.decompositions() | OWN
+    table |= gpu_attention.DECOMPOSITIONS
     for op in list(table):
         if getattr(op, "overloadpacket", None) in KEPT and op in TABLE:
             del table[op]

@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
+from torch.utils import _pytree as pytree
+
+from tcc.torch.lowering import Unsupported
 
 _DLPACK = {torch.float16: (2, 16), torch.float32: (2, 32), torch.float64: (2, 64), torch.bfloat16: (4, 16),
            torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8),
            torch.uint16: (1, 16), torch.uint32: (1, 32), torch.uint64: (1, 64), torch.bool: (6, 8),
            torch.complex32: (5, 32), torch.complex64: (5, 64), torch.complex128: (5, 128)}
+
+
+#: Of which there are steps.
+DEVICES = ("cpu", "cuda")
+
+
+def named(device: torch.device) -> str:
+    return "the CPU" if device.type == "cpu" else str(device)
+
+
+def device_of(graph: torch.fx.Graph) -> torch.device:
+    """The device on which a graph computes. Tensors of the CPU in a graph of a GPU are arguments that it moves there.
+    Throws Unsupported where there are several."""
+    found = set()
+    for node in graph.nodes:
+        leaves = [] if node.op == "output" else pytree.tree_leaves(node.meta.get("val"))
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
+                found.add(leaf.device)
+    if len(found) > 1:
+        raise Unsupported(f"tensors of several devices: {', '.join(sorted(map(str, found)))}")
+    device = next(iter(found), torch.device("cpu"))
+    if device.type not in DEVICES:
+        raise Unsupported(f"tensors of {device}")
+    return device
 
 
 def dlpack_type(dtype: torch.dtype) -> tuple[int, int]:
@@ -76,9 +105,21 @@ allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None) or (
     lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype))
 
 
-def copied(tensor, sizes, like=None):
+def allocator(device: torch.device):
+    """The same for tensors of a device."""
+    if device.type == "cpu":
+        return allocate
+    return lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+
+
+def copier(device: torch.device):
+    """copied() for the arguments of a step on this device."""
+    return copied if device.type == "cpu" else functools.partial(copied, device=device)
+
+
+def copied(tensor, sizes, like=None, device=torch.device("cpu")):
     """Gives a tensor of these sizes and strides (`like`) with the elements of `tensor`; or, where `sizes` is None, puts
-    the elements of `tensor` back into `like`."""
+    the elements of `tensor` back into `like`. A step on a GPU also takes tensors of the CPU, where the graph has them."""
     with torch.no_grad():
         if sizes is None:
             like.copy_(tensor)
@@ -87,11 +128,11 @@ def copied(tensor, sizes, like=None):
             raise TypeError(f"a tensor is expected, not {type(tensor).__name__}")
         if list(tensor.shape) != list(sizes):
             raise ValueError(f"a tensor of sizes {list(sizes)} is expected, not {list(tensor.shape)}")
-        if tensor.device.type != "cpu":
-            raise ValueError(f"a tensor of the CPU is expected, not of {tensor.device}")
+        if tensor.device != device and tensor.device.type != "cpu":
+            raise ValueError(f"a tensor of {named(device)} is expected, not of {tensor.device}")
         # An expanded dim has one element in memory, which is written once.
         once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in like)
-        made = torch.empty_strided(sizes, like, dtype=tensor.dtype)
+        made = torch.empty_strided(sizes, like, dtype=tensor.dtype, device=device)
         made[once].copy_(tensor[once])
         return made
 

@@ -8,16 +8,32 @@ from tcc.graph import Value
 from tcc.torch.lowering import Lowering, NotLowered, lower
 
 
+#: Of integers, in one matrix product: ATen has no fast code for them either, but blocks of rows for the cache.
+MOST_PRODUCTS = 1 << 24
+
+
 @lower("mm.default", "bmm.default")
 def product(c, out, a, b):
     return multiply(c, out, a, b)
 
 
 def multiply(c: Lowering, out, a: Value, b: Value) -> Value:
-    if not out.dtype.is_floating_point:
-        raise NotLowered("a product of integers")
     element = c.element(out.dtype)
-    return c.g.matmul(c.cast(a, element), c.cast(b, element))
+    a, b = c.cast(a, element), c.cast(b, element)
+    return c.g.matmul(a, b) if out.dtype.is_floating_point else integer_product(c, a, b)
+
+
+def integer_product(c: Lowering, a: Value, b: Value) -> Value:
+    """[…, m, k] and […, k, n] as sums of products: matmuls are of floats."""
+    g, (*batch, m, k), n = c.g, a.sizes, b.sizes[-1]
+    if math.prod(batch) * m * k * n > MOST_PRODUCTS:
+        raise NotLowered(f"{math.prod(batch) * m * k * n} products of integers")
+    rank = len(batch)
+    sizes = (*batch, m, n, k)
+    a = g.reshape(a, (*batch, m, 1, k))
+    b = g.reshape(g.transpose(b, [*range(rank), rank + 1, rank]), (*batch, 1, n, k))
+    terms = g.binary("mul", g.broadcast(a, sizes), g.broadcast(b, sizes))
+    return c.reduce("reduce_sum", terms, [rank + 2], keepdim=False)
 
 
 @lower("addmm.default", "baddbmm.default")
@@ -35,9 +51,7 @@ def add_product(c, out, addend, a, b, beta=1, alpha=1):
 
 @lower("mv.default")
 def matrix_vector(c, out, a, x):
-    if not x.is_float:
-        raise NotLowered("a product of integers")
-    return c.g.reshape(c.g.matmul(a, c.g.reshape(x, (x.sizes[0], 1))), tuple(out.shape))
+    return c.g.reshape(multiply(c, out, a, c.g.reshape(x, (x.sizes[0], 1))), tuple(out.shape))
 
 
 @lower("dot.default", "vdot.default")

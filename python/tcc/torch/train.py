@@ -23,6 +23,7 @@ from tcc.torch import reporting
 from tcc.torch.apart import Apart, NoForeignWrites, attributes, line_of, refuse_foreign_writes
 from tcc.torch.backend import DEPENDS_ON_VALUES, Fallbacks, Options, call_of, decompositions
 from tcc.torch.convert import convert
+from tcc.torch.layouts import DEVICES
 from tcc.torch.lowering import Unsupported
 from tcc.torch.masks import Selects
 from tcc.torch.optimizers import rule_of
@@ -68,8 +69,8 @@ class TrainStep:
         for parameter, _ in self.trained:
             if id(parameter) not in names:
                 raise ValueError("the optimizer has a parameter that is not the model's")
-            if parameter.device.type != "cpu":
-                raise RuntimeError(f"train_step compiles for the CPU; a parameter is on {parameter.device}")
+            if parameter.device.type not in DEVICES:
+                raise RuntimeError(f"train_step compiles for the CPU and for CUDA; a parameter is on {parameter.device}")
         self.names = [names[id(p)] for p, _ in self.trained]
         own = {id(p) for p, _ in self.trained}
         self.others = [(name, p) for name, p in self.model.named_parameters() if id(p) not in own]
@@ -186,10 +187,11 @@ class TrainStep:
     def key(self, leaves, form):
         """What the graph of forward and backward depends on."""
         def shape(leaf):
-            return (tuple(leaf.shape), leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
+            return (tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else leaf
 
         return (tuple(shape(leaf) for leaf in leaves), form, tuple(module.training for module in self.modules),
-                torch.get_num_threads(), torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
+                torch.get_num_threads(),
+                *(torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) for kind in DEVICES))
 
     # Tracing
 
@@ -198,7 +200,7 @@ class TrainStep:
         module = self.with_update(traced, used, distinct, own, rest)
         name = "train_step" if traced else "train_step.optimizer"
         try:
-            converted = convert(module, name, self.options.all_flags())
+            converted = convert(module, name, self.options.all_flags)
         except (Unsupported, _native.Error) as why:
             if traced is None:
                 raise

@@ -256,6 +256,13 @@ Stream Device::makeStream() const {
   return stream;
 }
 
+Stream Device::streamOf(StreamHandle handle) const {
+  Stream stream;
+  stream.driver = &functions;
+  stream.stream = Owned<StreamHandle>(handle, nullptr);
+  return stream;
+}
+
 Event Device::makeEvent(bool timing) const {
   constexpr unsigned disableTiming = 2;
   EventHandle handle = nullptr;

@@ -72,6 +72,7 @@ private:
 
 class Event {
 public:
+  explicit operator bool() const { return event.get() != nullptr; }
   void synchronize() const;
   /// Whether what was recorded is over. It must not have been recorded in a capture.
   bool isReached() const;
@@ -185,6 +186,8 @@ public:
   Buffer allocate(std::size_t bytes) const;
   PinnedBuffer allocatePinned(std::size_t bytes) const;
   Stream makeStream() const;
+  /// A stream that another library has made, and releases; null is the driver's default stream.
+  Stream streamOf(StreamHandle handle) const;
   Event makeEvent(bool timing = true) const;
   /// Loads a cubin; throws CudaError with the driver's log.
   Module load(std::span<const char> cubin) const;

@@ -300,7 +300,9 @@ public:
       return error;
     return received;
   }
-  std::int64_t ownBytes() const override { return codeBytes + std::int64_t(staging->bytes() + ring->bytes()); }
+  std::int64_t ownBytes() const override {
+    return codeBytes + (staging ? std::int64_t(staging->bytes() + ring->bytes()) : 0);
+  }
   std::int64_t arenaTouched() const override { return std::int64_t(session->arena.size()); }
 
 private:
@@ -351,15 +353,19 @@ void StepProgram::load(std::span<const std::string> code) {
     naming(i, [&] { withRunner(*this, i, [&](auto &runner, const auto &call) { runner.prepare(*this, call); }); });
   }
   captures = session->options.capture && issues(0, runners.size()) <= double(session->options.mostCaptured);
-  staging.emplace(session, plan.inputs);
-  ring.emplace(session, plan.outputs);
+  if (!options.deviceTensors) {
+    staging.emplace(session, plan.inputs);
+    ring.emplace(session, plan.outputs);
+  }
 }
 
 Error StepProgram::place(const Placement &placement) {
   return session->attempt([&] {
-    session->wait(); // a graph is not destroyed while it runs
-    for (auto &[range, part] : parts)
-      part.graph = Graph();
+    for (auto &[range, part] : parts) {
+      if (part.graph)
+        session->wait(); // a graph is not destroyed while it runs
+      part = Part();     // captured when these addresses are there a second time
+    }
     auto take = [](std::vector<DevicePointer> &target, std::span<char *const> addresses) {
       target.clear();
       for (const char *address : addresses)

@@ -17,6 +17,7 @@ struct Session {
   Stream stream;
   Buffer arena;
   std::unique_ptr<Products> products; ///< opened for the first matmul
+  Event turn;                         ///< what one stream waits for of another, made when the first one does
   std::atomic<std::int64_t> allocated = 0;
   std::shared_ptr<Ranks> ranks; ///< by NCCL; joined for the first program that exchanges something
 
@@ -29,6 +30,13 @@ struct Session {
   void wait() {
     std::lock_guard guard(capturing);
     stream.synchronize();
+  }
+  /// Lets what `later` gets from now on begin after all that `first` has now. Throws CudaError.
+  void order(const Stream &first, const Stream &later) {
+    if (!turn)
+      turn = device->makeEvent(false);
+    first.record(turn);
+    later.waitFor(turn); // for what was recorded last, also where it is recorded again before that is reached
   }
   /// The reason why the session was closed; success while it is open.
   Error closed() const;

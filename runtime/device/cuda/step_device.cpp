@@ -114,6 +114,14 @@ public:
     });
   }
 
+  Error waitFor(void *stream) override {
+    return session->attempt([&] { session->order(streamOf(stream), session->stream); });
+  }
+
+  Error holdBack(void *stream) override {
+    return session->attempt([&] { session->order(session->stream, streamOf(stream)); });
+  }
+
   Expected<char *> arena(std::int64_t bytes, std::int64_t alignment) override {
     if (alignment > 256)
       return Error("an arena aligned to " + std::to_string(alignment) + " bytes was asked for; a GPU's has 256");
@@ -138,6 +146,8 @@ public:
   }
 
 private:
+  Stream streamOf(void *stream) const { return session->device->streamOf(static_cast<StreamHandle>(stream)); }
+
   std::shared_ptr<Session> session;
 };
 
