@@ -2,8 +2,8 @@
 //   1. an activation is an f32 value of several elements from which a matmul, an attention or a scatter-add is
 //      computed: found from those operands upwards, never through a value of one element (a norm, a loss, a scale).
 //      Gradients of weights lead to norm and update alone, so they stay f32;
-//   2. left out are values that the caller gets, sums and maxima and what is computed of those alone (means,
-//      deviations, log-sum-exps), and what is f32 by an op's definition;
+//   2. left out are values that the caller or other ranks get, sums and maxima and what is computed of those alone
+//      (means, deviations, log-sum-exps), and what is f32 by an op's definition;
 //   3. matmuls of 16 bits that make activations round them on their way out;
 //   4. what a matmul reads rounded all others read so, too: it is stored once;
 //   5. fusion is asked what its kernels would store. An activation among that is rounded where it is made, and all read
@@ -68,12 +68,19 @@ private:
 
   void find() {
     llvm::DenseSet<Value> needed, statistics;
+    llvm::DenseSet<Operation *> gathered; // collectives, and what only arranges their results
     for (Operation &op : block) {
+      if (isExchange(op) || (isArrangement(op) && llvm::all_of(op.getOperands(), [&](Value operand) {
+                               return gathered.contains(operand.getDefiningOp());
+                             })))
+        gathered.insert(&op);
       bool isStatistic = isa<ReduceSumOp, ReduceMaxOp>(op) || isOfStatistics(op, statistics);
       if (isStatistic)
         statistics.insert(op.result_begin(), op.result_end());
     }
     for (Operation &op : llvm::reverse(block)) {
+      if (gathered.contains(&op)) // what ranks exchange is no activation: sums of gradients, rows of parameters
+        continue;
       if (isa<StructuredOpInterface>(op) && !isa<BodyOpInterface>(op)) // what a body reads keeps its type
         needed.insert(op.operand_begin(), op.operand_end());
       if (auto scatter = dyn_cast<ScatterAddOp>(op))
@@ -85,6 +92,27 @@ private:
             activations.insert(result);
         }
     }
+  }
+
+  static bool isExchange(Operation &op) { return isa<CollectiveOpInterface, WaitOp>(op); }
+
+  static bool isArrangement(Operation &op) {
+    return isa<ReshapeOp, SliceOp, ConcatOp, PadOp>(op) && op.getNumOperands() > 0;
+  }
+
+  static bool isExchanged(Value value) {
+    return llvm::any_of(value.getUsers(), [](Operation *user) {
+      return isExchange(*user) || (isArrangement(*user) && isExchanged(user->getResult(0)));
+    });
+  }
+
+  /// Whether the value is a result of the function. What one process returns from a lane, a rank exchanges, or adds to
+  /// other lanes in a loop of one turn (distribute); in both the value must be the same.
+  static bool isResult(Value value) {
+    return isExchanged(value) || llvm::any_of(value.getUsers(), [](Operation *user) {
+             auto loop = dyn_cast<RepeatOp>(user);
+             return isa<func::ReturnOp>(user) || (loop && loop.getCount() == 1);
+           });
   }
 
   /// Elementwise or a view of statistics and literals alone, at least one of the former.
@@ -109,9 +137,8 @@ private:
 
   static bool mayBeNarrow(Value value) {
     Operation *op = value.getDefiningOp();
-    bool isReturned = llvm::any_of(value.getUsers(), [](Operation *user) { return isa<func::ReturnOp>(user); });
     bool chosen = isa<MatmulOp, GatherOp, ElementwiseOpInterface>(op) || op->hasTrait<ViewOp>();
-    return chosen && !isReturned && tensorType(value).getElementType().isF32();
+    return chosen && !isResult(value) && tensorType(value).getElementType().isF32();
   }
 
   void store(Value value) {
