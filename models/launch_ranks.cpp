@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 #include <optional>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -145,6 +146,22 @@ std::string inOneLine(const std::string &text) {
   return line.empty() ? "nothing" : line;
 }
 
+/// Whether a process is stopped by a signal. One that a debugger holds is not.
+bool isStopped(int64_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string stat;
+  std::getline(file, stat);
+  const size_t name = stat.rfind(") ");
+  return name != std::string::npos && stat.substr(name + 2, 1) == "T";
+}
+
+/// How many seconds after the first one all ranks must have begun.
+int64_t startLimit() {
+  const char *given = std::getenv("TCC_RANKS_LIMIT");
+  const int64_t seconds = given ? std::atoll(given) : 0;
+  return seconds > 0 ? seconds : 60;
+}
+
 volatile std::sig_atomic_t forwarded = 0;
 
 /// The process that the user started, while its ranks run.
@@ -168,7 +185,7 @@ private:
     int64_t process = 0, step = -1;
     bool hasJoined = false, isOver = false, isBusy = false;
     Clock::time_point stepBegin;
-    std::optional<Clock::time_point> waitsSince;
+    std::optional<Clock::time_point> waitsSince, stoppedSince;
     int64_t status = 0;
   };
 
@@ -177,10 +194,14 @@ private:
   void hear(int socket);
   void endAll();
   void findHanging();
+  void findStopped();
+  void findMissing();
   std::string missing() const;
   bool readLauncher();
 
   Clock::duration longestStep{};
+  Clock::time_point nextLook; // at the ranks' processes
+  std::optional<Clock::time_point> firstJoined;
   std::string name;
   int listener = -1, launcherOutput = -1;
   pid_t launcher = -1;
@@ -256,6 +277,8 @@ void Starter::hear(int socket) {
     rank.socket = socket;
     rank.process = word.value;
     rank.hasJoined = true;
+    if (!firstJoined)
+      firstJoined = Clock::now();
     std::erase(unknown, socket);
     break;
   case Word::step:
@@ -317,6 +340,36 @@ void Starter::findHanging() {
         hanging - ranks.begin(), hanging->process, hanging->step, std::chrono::duration<double>(patience).count() + 2);
 }
 
+/// A rank that somebody has stopped (SIGSTOP), whatever it was doing: compiling, writing a checkpoint, joining others.
+void Starter::findStopped() {
+  constexpr std::chrono::seconds patience(10), between(1);
+  const Clock::time_point now = Clock::now();
+  if (now < nextLook)
+    return;
+  nextLook = now + between;
+  for (Rank &rank : ranks) {
+    if (rank.socket < 0 || !isStopped(rank.process))
+      rank.stoppedSince.reset();
+    else if (!rank.stoppedSince)
+      rank.stoppedSince = now;
+    else if (now - *rank.stoppedSince >= patience - between && culprit.empty())
+      culprit =
+          fmt::format("rank {} (process {}) has been stopped for {} s{}: the run is over", &rank - ranks.data(),
+                      rank.process, patience.count(),
+                      rank.step < 0 ? std::string(", before its first step") : fmt::format(", in step {}", rank.step));
+  }
+}
+
+/// A rank that has not come long after another one: MPI would wait for it for ever.
+void Starter::findMissing() {
+  const std::chrono::seconds limit(startLimit());
+  const auto absent = std::ranges::find(ranks, false, &Rank::hasJoined);
+  if (firstJoined && Clock::now() - *firstJoined > limit && absent != ranks.end())
+    culprit = fmt::format("rank {} has not begun {} s after another one (TCC_RANKS_LIMIT=SECONDS waits longer): the "
+                          "run is over",
+                          absent - ranks.begin(), limit.count());
+}
+
 void Starter::endAll() {
   for (const Rank &rank : ranks)
     if (rank.socket >= 0 && rank.process > 0)
@@ -360,8 +413,11 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
         if (rank.socket >= 0)
           ::kill(pid_t(rank.process), signal);
     }
-    if (culprit.empty() && !failed)
+    if (culprit.empty() && !failed && !isEnding) {
       findHanging();
+      findStopped();
+      findMissing();
+    }
     if ((!culprit.empty() || failed) && !isEnding) {
       isEnding = true;
       killAt = Clock::now() + std::chrono::seconds(2);
@@ -371,10 +427,10 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
       }
     }
     // MPI_Finalize waits for the others, and MPICH's may do so for ever: one rank in a barrier of the launcher, another
-    // until that one takes a message. Nothing is lost any more.
+    // until that one takes a message. Nothing is lost any more, since each rank has written all that it writes.
     if (!isEnding && std::ranges::all_of(ranks, &Rank::isOver)) {
       isEnding = true;
-      killAt = Clock::now() + std::chrono::seconds(2);
+      killAt = Clock::now() + std::chrono::milliseconds(500);
     }
     if (isEnding && Clock::now() > killAt) {
       endAll();
@@ -486,8 +542,15 @@ int endRun(runtime::Ranks *ranks, const std::string &message, int status) {
   std::fprintf(stderr, "error: %s%s\n", who.c_str(), message.c_str());
   std::fflush(stdout);
   tell(Word::over, status);
-  if (ranks && ranks->count() > 1)
+  if (ranks && ranks->count() > 1) {
+    if (starterSocket >= 0) { // all is said; MPIs add words of their own
+      const int nothing = ::open("/dev/null", O_WRONLY);
+      ::dup2(nothing, 2);
+    } else { // mpirun prints what ranks have said, if it can read it before all end
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
     ranks->abort(status);
+  }
   return status;
 }
 

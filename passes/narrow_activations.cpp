@@ -11,9 +11,11 @@
 // The casts are ordinary ops: recomputing, or other kernels than those that were foreseen, never rounds elsewhere, and
 // the rounding is the same at every -O level. Between loads and stores of a kernel all is f32.
 #include "ir/dialect.h"
+#include "passes/bodies.h"
 #include "passes/fusion.h"
 #include "passes/narrow_type.h"
 #include "passes/passes.h"
+#include "passes/stages.h"
 
 using namespace mlir;
 
@@ -151,8 +153,14 @@ private:
 
 } // namespace
 
+/// Whether the function is a step around loops over lanes. Ranks share out what it computes of the lanes' sums, such as
+/// the matmuls of Muon, so that fusion would store other values on each of them. In the loops all compute the same.
+static bool isSharedOut(func::FuncOp function) {
+  return function->hasAttr(steadyAttr) && !BodyFunction::is(function) && !function.getOps<RepeatOp>().empty();
+}
+
 LogicalResult narrowActivations(func::FuncOp function, const PipelineOptions &options) {
-  if (options.products == ProductType::asWritten)
+  if (options.products == ProductType::asWritten || isSharedOut(function))
     return success();
   return Activations(function, options).run();
 }
