@@ -7,7 +7,8 @@
 //   3. matmuls of 16 bits that make activations round them on their way out;
 //   4. what a matmul reads rounded all others read so, too: it is stored once;
 //   5. fusion is asked what its kernels would store. An activation among that is rounded where it is made, and all read
-//      the rounded one: forward and backward see the same value. Again until nothing is added.
+//      the rounded one: forward and backward see the same value. Again until nothing is added. Lanes are left as they
+//      are then: a rank's last one has the exchanges in it, beside which fusion would store other values.
 // The casts are ordinary ops: recomputing, or other kernels than those that were foreseen, never rounds elsewhere, and
 // the rounding is the same at every -O level. Between loads and stores of a kernel all is f32.
 #include "ir/dialect.h"
@@ -23,6 +24,11 @@ namespace tcc {
 namespace {
 
 constexpr int mostRounds = 4; // of asking fusion
+
+/// Whether the function is the body of a loop that ranks run: its values are the same on any number of them.
+bool isLane(func::FuncOp function) {
+  return function->hasAttr(steadyAttr) && BodyFunction::is(function);
+}
 
 class Activations {
 public:
@@ -45,6 +51,8 @@ public:
       if (isCastTo(cast, narrow) && activations.erase(cast.getX()))
         rounded.push_back(cast.getX());
     llvm::for_each(rounded, [&](Value value) { store(value); });
+    if (isLane(function))
+      return success();
     for (int round = 0; round < mostRounds; ++round) {
       FailureOr<SmallVector<Value>> stored = storedByKernels(function, options, activations);
       if (failed(stored))
