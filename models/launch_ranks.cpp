@@ -19,6 +19,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <thread>
@@ -29,6 +30,8 @@ namespace tcc::models {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr size_t mostWords = 500; ///< bytes of what mpirun says, in an error
 
 constexpr const char *socketVariable =
     "TCC_RANKS_STARTER"; ///< the abstract socket of the process that started the ranks
@@ -155,6 +158,16 @@ bool isStopped(int64_t process) {
   return name != std::string::npos && stat.substr(name + 2, 1) == "T";
 }
 
+/// What MPIs lack most often where they do not start.
+std::string sharedMemoryHint() {
+  constexpr double enough = 64e6;
+  struct statvfs memory{};
+  const double bytes = ::statvfs("/dev/shm", &memory) == 0 ? double(memory.f_bavail) * double(memory.f_frsize) : 0;
+  return bytes >= enough
+             ? ""
+             : fmt::format("; /dev/shm, through which ranks of one machine exchange, has {:.1f} MB left", bytes / 1e6);
+}
+
 /// How many seconds after the first one all ranks must have begun.
 int64_t startLimit() {
   const char *given = std::getenv("TCC_RANKS_LIMIT");
@@ -185,7 +198,8 @@ private:
     int64_t process = 0, step = -1;
     bool hasJoined = false, isOver = false, isBusy = false;
     Clock::time_point stepBegin;
-    std::optional<Clock::time_point> waitsSince, stoppedSince;
+    std::optional<Clock::time_point> waitsSince;
+    int stoppedLooks = 0; ///< how often in a row it was seen stopped
     int64_t status = 0;
   };
 
@@ -261,9 +275,10 @@ void Starter::hear(int socket) {
     if (known != ranks.end()) {
       known->socket = -1;
       if (!known->isOver && culprit.empty() && !failed)
-        culprit = fmt::format(
-            "rank {} (process {}) was ended {}{}: the run is over", known - ranks.begin(), known->process,
-            known->step < 0 ? std::string("before its first step") : fmt::format("in step {}", known->step), missing());
+        culprit =
+            fmt::format("rank {} (process {}) was ended {}{}: the run is over{}", known - ranks.begin(), known->process,
+                        known->step < 0 ? std::string("before its first step") : fmt::format("in step {}", known->step),
+                        missing(), known->step < 0 ? sharedMemoryHint() : "");
     }
     std::erase(unknown, socket);
     ::close(socket);
@@ -342,21 +357,16 @@ void Starter::findHanging() {
 
 /// A rank that somebody has stopped (SIGSTOP), whatever it was doing: compiling, writing a checkpoint, joining others.
 void Starter::findStopped() {
-  constexpr std::chrono::seconds patience(10), between(1);
-  const Clock::time_point now = Clock::now();
-  if (now < nextLook)
+  constexpr int patience = 10; // looks, so that a process that was suspended itself does not count that time
+  if (Clock::now() < nextLook)
     return;
-  nextLook = now + between;
+  nextLook = Clock::now() + std::chrono::seconds(1);
   for (Rank &rank : ranks) {
-    if (rank.socket < 0 || !isStopped(rank.process))
-      rank.stoppedSince.reset();
-    else if (!rank.stoppedSince)
-      rank.stoppedSince = now;
-    else if (now - *rank.stoppedSince >= patience - between && culprit.empty())
-      culprit =
-          fmt::format("rank {} (process {}) has been stopped for {} s{}: the run is over", &rank - ranks.data(),
-                      rank.process, patience.count(),
-                      rank.step < 0 ? std::string(", before its first step") : fmt::format(", in step {}", rank.step));
+    rank.stoppedLooks = rank.socket >= 0 && isStopped(rank.process) ? rank.stoppedLooks + 1 : 0;
+    if (rank.stoppedLooks >= patience && culprit.empty())
+      culprit = fmt::format(
+          "rank {} (process {}) has been stopped for {} s{}: the run is over", &rank - ranks.data(), rank.process,
+          patience, rank.step < 0 ? std::string(", before its first step") : fmt::format(", in step {}", rank.step));
   }
 }
 
@@ -451,13 +461,15 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
   if (ranks[0].isOver)
     return int(ranks[0].status);
   if (std::ranges::any_of(ranks, &Rank::hasJoined))
-    std::fprintf(stderr, "error: the ranks were ended before their first step\n");
+    std::fprintf(stderr, "error: the ranks were ended before their first step%s; mpirun says: %s\n",
+                 sharedMemoryHint().c_str(), inOneLine(launcherText).substr(0, mostWords).c_str());
   else
     std::fprintf(stderr, "error: no rank has begun; mpirun says: %s\n", inOneLine(launcherText).c_str());
   return 1;
 }
 
 int starterSocket = -1; // of a rank: to the process that started it
+std::optional<std::array<int, 2>> starterStreams;
 int64_t ownRank = 0;
 
 void tell(Word::Kind kind, int64_t value) {
@@ -467,7 +479,7 @@ void tell(Word::Kind kind, int64_t value) {
   (void)!::send(starterSocket, &word, sizeof word, MSG_NOSIGNAL);
 }
 
-/// Takes the streams of the process that started the ranks, and tells it of this one.
+/// Gets the streams of the process that started the ranks, and tells it of this one.
 void joinStarter() {
   const char *name = std::getenv(socketVariable);
   if (!name)
@@ -480,13 +492,19 @@ void joinStarter() {
     return; // mpirun's streams remain
   }
   StreamsMessage message;
-  if (const auto streams = message.receive(socket))
-    for (size_t i = 0; i < 2; ++i) {
-      ::dup2((*streams)[i], int(i) + 1);
-      ::close((*streams)[i]);
-    }
+  starterStreams = message.receive(socket);
   starterSocket = socket;
   tell(Word::joined, ::getpid());
+}
+
+/// From now on the rank prints where the process does that started it. While MPI starts it does not: an MPI that fails
+/// prints a page for each rank.
+void takeStreams() {
+  for (size_t i = 0; starterStreams && i < starterStreams->size(); ++i) {
+    ::dup2((*starterStreams)[i], int(i) + 1);
+    ::close((*starterStreams)[i]);
+  }
+  starterStreams.reset();
 }
 
 } // namespace
@@ -508,6 +526,7 @@ std::shared_ptr<runtime::Ranks> joinRun() {
   if (launch->count > 1)
     joinStarter();
   runtime::Expected<std::shared_ptr<runtime::Ranks>> ranks = runtime::joinRanks();
+  takeStreams();
   if (!ranks)
     throw Error(ranks.error().message());
   if (*ranks)

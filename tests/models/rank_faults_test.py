@@ -17,6 +17,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 from rank_runs import check, run_tests, started_by
@@ -307,6 +308,26 @@ def full_disk(trainer, mpis, full, seed):
             check(one == several, f"{what} on a full disk: {ranks} ranks by {mpi} do what one does: {one} {several}")
 
 
+def no_shared_memory(trainer, mpis, full, seed):
+    """Where MPI finds no shared memory it does without or the run ends in one line that says so."""
+    for mpi in mpis if full else [mpis[-1]]:
+        command, _ = trainer.command(*LANES, "--steps", "2", "--ranks=4")
+        begin = time.time()
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # the test's own may be in the memory that is hidden
+            shutil.copy(trainer.data, os.path.join(folder, "text.txt"))
+            command += ["--data", os.path.join(folder, "text.txt"), "--json", os.path.join(folder, "log.json")]
+            done = subprocess.run(["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=40k tmpfs /dev/shm && exec "$@"; exit 77',
+                                   "sh", *command], capture_output=True, text=True, timeout=60,
+                                  env=trainer.environment(mpi, TCC_CACHE_DIR="off"))
+        if done.returncode == 77:
+            print("no file system may be mounted here: nothing is tried without shared memory", flush=True)
+            return
+        print(f"4 ranks by {mpi}, /dev/shm of 40 KB: {time.time() - begin:.1f} s, status {done.returncode}: {done.stderr.strip()}", flush=True)
+        check(done.returncode in (0, 1) and done.stderr.count("\n") <= 1, f"{mpi} without shared memory: {done.stderr}")
+        check(done.returncode != 1 or "/dev/shm, through which ranks of one machine exchange, has 0.0 MB left" in done.stderr,
+              f"{mpi}: the line says what is missing: {done.stderr}")
+
+
 def diverged(trainer, mpis):
     """The first rank says why a run ends whose loss is not finite, before the others end."""
     _, said = trainer.run("--steps", "9", "--batch", "8", "--lr", "1e36", "--warmup", "0", "--schedule", "constant",
@@ -391,7 +412,7 @@ def tests_of(trainer, mpis, given):
             ("stopped", lambda: stopped(*drawn)), ("refused", lambda: refused(*drawn)),
             ("left_alone", lambda: left_alone(*drawn)), ("missing", lambda: missing(*drawn)),
             ("spoilt", lambda: spoilt(*drawn)), ("full_disk", lambda: full_disk(*drawn)),
-            ("diverged", lambda: diverged(trainer, mpis))]
+            ("no_shared_memory", lambda: no_shared_memory(*drawn)), ("diverged", lambda: diverged(trainer, mpis))]
 
 
 if __name__ == "__main__":
