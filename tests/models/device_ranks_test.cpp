@@ -105,7 +105,7 @@ TEST_F(RanksOnDevices, haveNoPartsOfParameters) {
     EXPECT_EQ(errorOf([&] { train(host, {.ranks = 2, .zero = 3}, "off"); }),
               "--zero=3 is of CPUs; ranks on devices with memory of their own, such as GPUs, have 0 to 2 "
               "(FunctionOptions::zero on cuda:" +
-                  std::to_string(host->rank()) + ")");
+                  std::to_string(host->rank()) + " (Emulated H200))");
   });
 }
 

@@ -1,6 +1,8 @@
 """Runs of train_gpt with one rank or several, for ranks_test.py and rank_faults_test.py."""
 import argparse
 import concurrent.futures
+import contextlib
+import glob
 import itertools
 import json
 import os
@@ -86,8 +88,13 @@ def memory_folder():
 
 
 def shared_memory():
-    """What MPIs have in shared memory: nothing may be left of it where runs end."""
-    return {name for name in os.listdir("/dev/shm") if name.startswith(("vader", "mpich", "ucx", "sem."))}
+    """What MPIs have in shared memory and no process has mapped: nothing may be left of it where runs end."""
+    found = {name for name in os.listdir("/dev/shm") if name.startswith(("vader", "mpich", "ucx"))}
+    for maps in glob.glob("/proc/[0-9]*/maps") if found else []:
+        with contextlib.suppress(OSError), open(maps) as file:
+            mapped = file.read()
+            found -= {name for name in found if f"/dev/shm/{name}" in mapped}
+    return found
 
 
 def run_tests(arguments, tests_of):
