@@ -20,6 +20,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/stages.h"
+#include "passes/zero_stages.h"
 #include "runtime/executable_limits.h"
 #include "runtime/files.h"
 #include "runtime/flights.h"
@@ -63,9 +64,8 @@ RankShare Function::Impl::shareOf(mlir::ModuleOp module) const {
   const std::set<int64_t> counts = laneCounts(module);
   if (counts.empty())
     return share;
-  if (options.zero >= 3 && !device->sharesHostMemory())
-    throw Error("ranks on " + device->name() +
-                " have FunctionOptions::zero 3; devices with memory of their own have 0 to 2");
+  if (const std::string why = deviceRefusal(options.zero, device->sharesHostMemory()); !why.empty())
+    throw Error(why + " (FunctionOptions::zero on " + device->name() + ")");
   share = {options.ranks->count(), options.ranks->rank(), options.fastReduce, options.zero};
   if (options.zero > 0) // each rank has parts of its own
     return share;
@@ -294,10 +294,10 @@ StepValue Function::Impl::stepValues(std::span<const Array> arguments) const {
     values[name] = std::string(static_cast<const char *>(data), static_cast<size_t>(bytes));
   };
   const auto addState = [&](const std::string &name, const State &state) {
-    if (state.isPart()) // zeros for the whole: what is not finite stands in the loss or a gradient
-      values[name] = std::string(static_cast<size_t>(state.wholeBytes()), '\0');
-    else
-      add(name, state.rawForReading(), state.bytes());
+    if (state.isPart())
+      throw Error("state '" + name + "' is one rank's part, and a look at the step needs it whole: makeWhole() " +
+                  "(frontend/state_parts.h) gathers it");
+    add(name, state.rawForReading(), state.bytes());
   };
   for (size_t i = 0; i < arguments.size(); ++i)
     add(inputNames[i], arguments[i].rawForReading(), arguments[i].bytes());

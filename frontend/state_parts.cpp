@@ -56,11 +56,19 @@ void keepPart(const State &state, const std::vector<int64_t> &parts, size_t rank
 std::optional<runtime::TensorStorage> joined(const State &state, runtime::Ranks &ranks, bool isWanted) {
   const std::vector<int64_t> &parts = detail::partBytesOf(state);
   const int64_t most = *std::ranges::max_element(parts);
+  const auto gather = [&](const void *own, void *all) {
+    if (runtime::Error error = runtime::gatherAll(ranks, own, all, most))
+      refuse(state, "cannot be put together: " + error.message());
+  };
+  if (std::ranges::all_of(parts, [&](int64_t part) { return part == most; })) { // they lie one after another
+    runtime::TensorStorage whole = zerosFor(state, state.wholeBytes());
+    gather(state.rawForReading(), whole.data());
+    return isWanted ? std::optional(std::move(whole)) : std::nullopt;
+  }
   const runtime::TensorStorage own = zerosFor(state, most), all = zerosFor(state, most * ranks.count());
   if (state.bytes() > 0)
     std::memcpy(own.data(), state.rawForReading(), static_cast<size_t>(state.bytes()));
-  if (runtime::Error error = runtime::gatherAll(ranks, own.data(), all.data(), most))
-    refuse(state, "cannot be put together: " + error.message());
+  gather(own.data(), all.data());
   if (!isWanted)
     return std::nullopt;
   runtime::TensorStorage whole = zerosFor(state, state.wholeBytes());

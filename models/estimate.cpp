@@ -2,13 +2,13 @@
 #include "models/estimate.h"
 #include "frontend/files.h"
 #include "frontend/quotes.h"
-#include "ir/lanes.h"
 #include "models/cluster_report.h"
 #include "models/estimator.h"
 #include "models/run_device.h"
 #include "models/run_ranks.h"
 #include "models/run_setup.h"
 #include "models/start_folders.h"
+#include "passes/zero_stages.h"
 
 #include <algorithm>
 #include <cmath>
@@ -35,6 +35,8 @@ void printMemory(std::FILE *output, const StepFigures &step) {
   row("together", step.planned);
   fmt::print(output, "  ({} bytes; gradients to gaps are the arena, at its fullest moment, `{}`)\n", step.planned,
              step.arena.fullest);
+  if (step.evaluating > 0)
+    fmt::print(output, "  ({} bytes while it evaluates, with whole parameters)\n", step.evaluating);
 }
 
 void printTime(std::FILE *output, const StepFigures &step, int64_t tokens) {
@@ -176,18 +178,16 @@ void printRanks(std::FILE *output, const StepFigures &step, const TrainOptions &
         double(step.sent) / (10 * gigabit) * 1e3, double(step.sent) / (100 * gigabit) * 1e3);
 }
 
-/// The last stage of --zero that these lanes and this device have.
-int lastStage(const TrainOptions &options) {
-  const int64_t lanes = options.lanes.value_or(1);
-  return options.device == "cpu" && lanes == alikeLanes(lanes, std::max<int64_t>(options.ranks, 1)) ? mostZero
-                                                                                                    : mostZero - 1;
+/// The last stage of --zero that the run can have.
+int lastStageOf(const TrainOptions &options) {
+  return lastStage(options.lanes.value_or(1), std::max<int64_t>(options.ranks, 1), options.device == "cpu");
 }
 
 /// A rank's memory with each stage of --zero; `step` is that of options.zero.
 std::vector<StepFigures> stagesOf(Estimator &estimator, const StepFigures &step) {
   std::vector<StepFigures> stages;
   if (estimator.options.ranks > 1 && !estimator.options.fastReduce)
-    for (int zero = 0; zero <= lastStage(estimator.options); ++zero)
+    for (int zero = 0; zero <= lastStageOf(estimator.options); ++zero)
       stages.push_back(zero == estimator.options.zero ? step : estimator.figures(estimator.options.batch, zero));
   return stages;
 }
@@ -196,8 +196,10 @@ void printStages(std::FILE *output, std::span<const StepFigures> stages) {
   for (size_t zero = 0; zero < stages.size(); ++zero) {
     const StepFigures &stage = stages[zero];
     const int64_t arena = stage.arena.updates + stage.arena.values + stage.arena.scratch + stage.arena.unused;
-    fmt::print(output, "  with --zero={} a rank needs {:.3f} MB (moments {:.3f}, arena {:.3f}) and sends {:.3f} MB\n",
-               zero, double(stage.planned) / 1e6, double(stage.moments) / 1e6, double(arena) / 1e6,
+    const std::string evaluating =
+        stage.evaluating > 0 ? fmt::format(", {:.3f} MB while it evaluates", double(stage.evaluating) / 1e6) : "";
+    fmt::print(output, "  with --zero={} a rank needs {:.3f} MB (moments {:.3f}, arena {:.3f}){} and sends {:.3f} MB\n",
+               zero, double(stage.planned) / 1e6, double(stage.moments) / 1e6, double(arena) / 1e6, evaluating,
                double(stage.sent) / 1e6);
   }
 }
@@ -211,7 +213,7 @@ int64_t bytesOf(const RunDevice &device) {
 int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder) {
   Estimator estimator(options, device, folder);
   const int64_t limit = stepMemory(options, device);
-  const int64_t bytes = estimator.figures(options.batch).planned;
+  const int64_t bytes = estimator.figures(options.batch).needed();
   const int64_t largest = estimator.largestBatch(options.batch, bytes, limit);
   if (largest == 0)
     throw Error(fmt::format("--batch=auto: not even a batch of one row fits in {:.3f} GB; --remat=block or full, or a "
@@ -229,8 +231,8 @@ std::string chooseZero(TrainOptions &options, const RunDevice &device, const std
   std::string why = "--zero=auto:";
   Estimator estimator(options, device, folder);
   int64_t least = 0;
-  for (int zero = 0; zero <= lastStage(options); ++zero) {
-    const int64_t planned = estimator.figures(options.batch, zero).planned;
+  for (int zero = 0; zero <= lastStageOf(options); ++zero) {
+    const int64_t planned = estimator.figures(options.batch, zero).needed();
     why += fmt::format("{} stage {} takes {:.3f} MB", zero ? "," : "", zero, double(planned) / 1e6);
     if (zero == 0 || planned < least) {
       options.zero = zero;
@@ -264,7 +266,7 @@ void estimate(const TrainOptions &given, std::FILE *output) {
              double(parameterCount(estimator.config)) / 1e6, runtime::name(options.parameters), options.optimizer,
              several, options.batch, estimator.sequence, runtime::name(options.products));
   printMemory(output, step);
-  const int64_t largest = estimator.largestBatch(options.batch, step.planned, limit);
+  const int64_t largest = estimator.largestBatch(options.batch, step.needed(), limit);
   if (largest > 0)
     fmt::print(output, "the largest batch in {:.3f} GB: {}{}\n", double(limit) / 1e9, several, largest);
   else

@@ -1,5 +1,6 @@
 #include "models/estimator.h"
 #include "ir/lanes.h"
+#include "models/evaluation.h"
 #include "models/generate.h"
 #include "models/model.h"
 #include "models/run_ranks.h"
@@ -8,6 +9,7 @@
 #include "runtime/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 
@@ -43,6 +45,13 @@ runtime::Plan Estimator::plan(int64_t batch, int zero, int64_t rank) {
   return step.plan(emptyStepInputs(options.accumulate * batch, sequence, dropout));
 }
 
+/// The plan by which a run computes the loss of held-out tokens: by one rank, with whole parameters.
+runtime::Plan Estimator::evaluationPlan(int64_t batch) const {
+  FunctionOptions function = functionOptions(options, device, {"tokens", "targets"}, {"loss"}, {});
+  const Array tokens({batch, sequence}, DType::i32), targets({batch, sequence}, DType::i32);
+  return evaluationFunction(model, std::move(function)).plan(std::array{tokens, targets});
+}
+
 /// Ranks that compute alike many lanes in alike trees have alike plans, but for a row of each state that they keep. Of
 /// such ranks the first has the largest of the updates with owners, and the last has most rows.
 StepFigures Estimator::figures(int64_t batch, int zero) {
@@ -51,9 +60,14 @@ StepFigures Estimator::figures(int64_t batch, int zero) {
   for (int64_t rank = 0; rank < ranks; ++rank)
     lastAlike[firstAlike(options.lanes.value_or(1), ranks, rank)] = rank;
   std::optional<StepFigures> most;
+  const std::optional<runtime::Plan> evaluation =
+      options.evalEvery > 0 ? std::optional(evaluationPlan(batch)) : std::nullopt;
   const auto take = [&](int64_t rank) {
-    StepFigures own = figuresOf(plan(batch, zero, rank));
-    if (!most || own.planned > most->planned)
+    const runtime::Plan step = plan(batch, zero, rank);
+    StepFigures own = figuresOf(step);
+    if (evaluation)
+      own.evaluating = bytesWhileEvaluating(step, *evaluation);
+    if (!most || own.needed() > most->needed())
       most = std::move(own);
   };
   for (const auto &[first, last] : lastAlike) {
@@ -80,7 +94,7 @@ int64_t Estimator::largestBatch(int64_t rows, int64_t bytes, int64_t limit) {
     lastBatch = batch;
     lastBytes = bytes;
     batch = int64_t(std::clamp(guess, double(fits + 1), double(fails - 1)));
-    bytes = figures(batch * unit).planned;
+    bytes = figures(batch * unit).needed();
   }
 }
 

@@ -8,6 +8,7 @@
 #include "models/step_events.h"
 #include "runtime/memory_parts.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -24,6 +25,10 @@ struct StepFigures {
   bool hasUnknownProducts =
       false;              // whether it has matmuls of a type whose rate was not measured; then times mean nothing
   StepEvents events = {}; // where ranks exchange
+  int64_t evaluating = 0; // bytes while the run evaluates; 0 where it does not
+
+  /// The bytes that the run needs at most.
+  int64_t needed() const { return std::max(planned, evaluating); }
 };
 
 /// The model, optimizer and limits, made once; plans a step for each batch size asked about.
@@ -53,6 +58,7 @@ public:
 
 private:
   runtime::Plan plan(int64_t batch, int zero, int64_t rank);
+  runtime::Plan evaluationPlan(int64_t batch) const;
   StepFigures figuresOf(const runtime::Plan &plan) const;
 };
 

@@ -7,11 +7,13 @@ namespace tcc::models {
 Evaluation::Evaluation(const Model &model, const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence,
                        int64_t count, bool packs, FunctionOptions function, RunRanks &ranks)
     : data(source, range, batch, sequence, Order::Sequential, 0, packs), count(std::min(count, data.batchesPerPass())),
-      batch(batch), sequence(sequence),
-      meanLoss(compile(
-          "held_out_loss", [model](Tensor tokens, Tensor targets) { return modelLoss(model, tokens, targets); },
-          std::move(function))),
-      ranks(ranks) {}
+      batch(batch), sequence(sequence), meanLoss(evaluationFunction(model, std::move(function))), ranks(ranks) {}
+
+Function evaluationFunction(const Model &model, FunctionOptions options) {
+  return compile(
+      "held_out_loss", [model](Tensor tokens, Tensor targets) { return modelLoss(model, tokens, targets); },
+      std::move(options));
+}
 
 double Evaluation::loss() {
   const Array tokens({batch, sequence}, DType::i32), targets({batch, sequence}, DType::i32); // not while steps run
@@ -34,6 +36,27 @@ double Evaluation::loss() {
     share += part[size_t(2 * (i / ranks.count())) + 1];
   }
   return sum / share;
+}
+
+int64_t keptBytes(const runtime::Plan &plan) {
+  int64_t bytes = plan.plannedBytes() - plan.arenaBytes;
+  for (const auto *specs : {&plan.inputs, &plan.outputs, &plan.states})
+    for (const runtime::TensorSpec &spec : *specs)
+      bytes -= spec.bytes();
+  return bytes;
+}
+
+int64_t bytesWhileEvaluating(const runtime::Plan &step, const runtime::Plan &evaluation) {
+  int64_t bytes = evaluation.plannedBytes() + keptBytes(step);
+  for (const runtime::TensorSpec &state : step.states)
+    if (std::ranges::find(evaluation.states, state.name, &runtime::TensorSpec::name) == evaluation.states.end())
+      bytes += state.bytes();
+  for (const runtime::TensorSpec &input : step.inputs)
+    if (!input.shape.empty()) // the numbers of a step, such as its rate, are there while it runs
+      bytes += input.bytes();
+  for (const runtime::TensorSpec &output : step.outputs)
+    bytes += output.bytes();
+  return bytes;
 }
 
 } // namespace tcc::models

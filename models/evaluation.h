@@ -4,6 +4,7 @@
 #include "models/batches.h"
 #include "models/model.h"
 #include "models/run_ranks.h"
+#include "runtime/plan.h"
 
 #include <cstdint>
 
@@ -21,6 +22,8 @@ public:
   /// number of ranks.
   double loss();
   int64_t batches() const { return count; }
+  /// The evaluation as it was compiled; null before the first loss().
+  std::shared_ptr<runtime::Executable> executable() { return meanLoss.executable(); }
 
 private:
   Batches data;
@@ -28,5 +31,14 @@ private:
   Function meanLoss;
   RunRanks &ranks;
 };
+
+/// The mean loss of a batch: of tokens and targets.
+Function evaluationFunction(const Model &model, FunctionOptions options);
+
+/// What lives while a run evaluates, as planned: what the evaluation needs, whose arena the training step shares, and
+/// of the step its batch, its results, its constants, and the states that the evaluation does not read.
+int64_t bytesWhileEvaluating(const runtime::Plan &step, const runtime::Plan &evaluation);
+/// The bytes of a plan's constants and tables, which a function keeps between its calls.
+int64_t keptBytes(const runtime::Plan &plan);
 
 } // namespace tcc::models

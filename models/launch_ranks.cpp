@@ -14,10 +14,12 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 #include <optional>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <thread>
@@ -28,6 +30,8 @@ namespace tcc::models {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr size_t mostWords = 500; ///< bytes of what mpirun says, in an error
 
 constexpr const char *socketVariable =
     "TCC_RANKS_STARTER"; ///< the abstract socket of the process that started the ranks
@@ -145,6 +149,32 @@ std::string inOneLine(const std::string &text) {
   return line.empty() ? "nothing" : line;
 }
 
+/// Whether a process is stopped by a signal. One that a debugger holds is not.
+bool isStopped(int64_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string stat;
+  std::getline(file, stat);
+  const size_t name = stat.rfind(") ");
+  return name != std::string::npos && stat.substr(name + 2, 1) == "T";
+}
+
+/// What MPIs lack most often where they do not start.
+std::string sharedMemoryHint() {
+  constexpr double enough = 64e6;
+  struct statvfs memory{};
+  const double bytes = ::statvfs("/dev/shm", &memory) == 0 ? double(memory.f_bavail) * double(memory.f_frsize) : 0;
+  return bytes >= enough
+             ? ""
+             : fmt::format("; /dev/shm, through which ranks of one machine exchange, has {:.1f} MB left", bytes / 1e6);
+}
+
+/// How many seconds after the first one all ranks must have begun.
+int64_t startLimit() {
+  const char *given = std::getenv("TCC_RANKS_LIMIT");
+  const int64_t seconds = given ? std::atoll(given) : 0;
+  return seconds > 0 ? seconds : 60;
+}
+
 volatile std::sig_atomic_t forwarded = 0;
 
 /// The process that the user started, while its ranks run.
@@ -169,6 +199,7 @@ private:
     bool hasJoined = false, isOver = false, isBusy = false;
     Clock::time_point stepBegin;
     std::optional<Clock::time_point> waitsSince;
+    int stoppedLooks = 0; ///< how often in a row it was seen stopped
     int64_t status = 0;
   };
 
@@ -177,10 +208,14 @@ private:
   void hear(int socket);
   void endAll();
   void findHanging();
+  void findStopped();
+  void findMissing();
   std::string missing() const;
   bool readLauncher();
 
   Clock::duration longestStep{};
+  Clock::time_point nextLook; // at the ranks' processes
+  std::optional<Clock::time_point> firstJoined;
   std::string name;
   int listener = -1, launcherOutput = -1;
   pid_t launcher = -1;
@@ -240,9 +275,10 @@ void Starter::hear(int socket) {
     if (known != ranks.end()) {
       known->socket = -1;
       if (!known->isOver && culprit.empty() && !failed)
-        culprit = fmt::format(
-            "rank {} (process {}) was ended {}{}: the run is over", known - ranks.begin(), known->process,
-            known->step < 0 ? std::string("before its first step") : fmt::format("in step {}", known->step), missing());
+        culprit =
+            fmt::format("rank {} (process {}) was ended {}{}: the run is over{}", known - ranks.begin(), known->process,
+                        known->step < 0 ? std::string("before its first step") : fmt::format("in step {}", known->step),
+                        missing(), known->step < 0 ? sharedMemoryHint() : "");
     }
     std::erase(unknown, socket);
     ::close(socket);
@@ -256,6 +292,8 @@ void Starter::hear(int socket) {
     rank.socket = socket;
     rank.process = word.value;
     rank.hasJoined = true;
+    if (!firstJoined)
+      firstJoined = Clock::now();
     std::erase(unknown, socket);
     break;
   case Word::step:
@@ -317,6 +355,31 @@ void Starter::findHanging() {
         hanging - ranks.begin(), hanging->process, hanging->step, std::chrono::duration<double>(patience).count() + 2);
 }
 
+/// A rank that somebody has stopped (SIGSTOP), whatever it was doing: compiling, writing a checkpoint, joining others.
+void Starter::findStopped() {
+  constexpr int patience = 10; // looks, so that a process that was suspended itself does not count that time
+  if (Clock::now() < nextLook)
+    return;
+  nextLook = Clock::now() + std::chrono::seconds(1);
+  for (Rank &rank : ranks) {
+    rank.stoppedLooks = rank.socket >= 0 && isStopped(rank.process) ? rank.stoppedLooks + 1 : 0;
+    if (rank.stoppedLooks >= patience && culprit.empty())
+      culprit = fmt::format(
+          "rank {} (process {}) has been stopped for {} s{}: the run is over", &rank - ranks.data(), rank.process,
+          patience, rank.step < 0 ? std::string(", before its first step") : fmt::format(", in step {}", rank.step));
+  }
+}
+
+/// A rank that has not come long after another one: MPI would wait for it for ever.
+void Starter::findMissing() {
+  const std::chrono::seconds limit(startLimit());
+  const auto absent = std::ranges::find(ranks, false, &Rank::hasJoined);
+  if (firstJoined && Clock::now() - *firstJoined > limit && absent != ranks.end())
+    culprit = fmt::format("rank {} has not begun {} s after another one (TCC_RANKS_LIMIT=SECONDS waits longer): the "
+                          "run is over",
+                          absent - ranks.begin(), limit.count());
+}
+
 void Starter::endAll() {
   for (const Rank &rank : ranks)
     if (rank.socket >= 0 && rank.process > 0)
@@ -360,8 +423,11 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
         if (rank.socket >= 0)
           ::kill(pid_t(rank.process), signal);
     }
-    if (culprit.empty() && !failed)
+    if (culprit.empty() && !failed && !isEnding) {
       findHanging();
+      findStopped();
+      findMissing();
+    }
     if ((!culprit.empty() || failed) && !isEnding) {
       isEnding = true;
       killAt = Clock::now() + std::chrono::seconds(2);
@@ -371,10 +437,10 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
       }
     }
     // MPI_Finalize waits for the others, and MPICH's may do so for ever: one rank in a barrier of the launcher, another
-    // until that one takes a message. Nothing is lost any more.
+    // until that one takes a message. Nothing is lost any more, since each rank has written all that it writes.
     if (!isEnding && std::ranges::all_of(ranks, &Rank::isOver)) {
       isEnding = true;
-      killAt = Clock::now() + std::chrono::seconds(2);
+      killAt = Clock::now() + std::chrono::milliseconds(500);
     }
     if (isEnding && Clock::now() > killAt) {
       endAll();
@@ -395,13 +461,15 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
   if (ranks[0].isOver)
     return int(ranks[0].status);
   if (std::ranges::any_of(ranks, &Rank::hasJoined))
-    std::fprintf(stderr, "error: the ranks were ended before their first step\n");
+    std::fprintf(stderr, "error: the ranks were ended before their first step%s; mpirun says: %s\n",
+                 sharedMemoryHint().c_str(), inOneLine(launcherText).substr(0, mostWords).c_str());
   else
     std::fprintf(stderr, "error: no rank has begun; mpirun says: %s\n", inOneLine(launcherText).c_str());
   return 1;
 }
 
 int starterSocket = -1; // of a rank: to the process that started it
+std::optional<std::array<int, 2>> starterStreams;
 int64_t ownRank = 0;
 
 void tell(Word::Kind kind, int64_t value) {
@@ -411,7 +479,7 @@ void tell(Word::Kind kind, int64_t value) {
   (void)!::send(starterSocket, &word, sizeof word, MSG_NOSIGNAL);
 }
 
-/// Takes the streams of the process that started the ranks, and tells it of this one.
+/// Gets the streams of the process that started the ranks, and tells it of this one.
 void joinStarter() {
   const char *name = std::getenv(socketVariable);
   if (!name)
@@ -424,13 +492,19 @@ void joinStarter() {
     return; // mpirun's streams remain
   }
   StreamsMessage message;
-  if (const auto streams = message.receive(socket))
-    for (size_t i = 0; i < 2; ++i) {
-      ::dup2((*streams)[i], int(i) + 1);
-      ::close((*streams)[i]);
-    }
+  starterStreams = message.receive(socket);
   starterSocket = socket;
   tell(Word::joined, ::getpid());
+}
+
+/// From now on the rank prints where the process does that started it. While MPI starts it does not: an MPI that fails
+/// prints a page for each rank.
+void takeStreams() {
+  for (size_t i = 0; starterStreams && i < starterStreams->size(); ++i) {
+    ::dup2((*starterStreams)[i], int(i) + 1);
+    ::close((*starterStreams)[i]);
+  }
+  starterStreams.reset();
 }
 
 } // namespace
@@ -452,6 +526,7 @@ std::shared_ptr<runtime::Ranks> joinRun() {
   if (launch->count > 1)
     joinStarter();
   runtime::Expected<std::shared_ptr<runtime::Ranks>> ranks = runtime::joinRanks();
+  takeStreams();
   if (!ranks)
     throw Error(ranks.error().message());
   if (*ranks)
@@ -486,8 +561,15 @@ int endRun(runtime::Ranks *ranks, const std::string &message, int status) {
   std::fprintf(stderr, "error: %s%s\n", who.c_str(), message.c_str());
   std::fflush(stdout);
   tell(Word::over, status);
-  if (ranks && ranks->count() > 1)
+  if (ranks && ranks->count() > 1) {
+    if (starterSocket >= 0) { // all is said; MPIs add words of their own
+      const int nothing = ::open("/dev/null", O_WRONLY);
+      ::dup2(nothing, 2);
+    } else { // mpirun prints what ranks have said, if it can read it before all end
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
     ranks->abort(status);
+  }
   return status;
 }
 

@@ -28,6 +28,13 @@ RankFacts factsOf(const StepRecord &record) {
   return facts;
 }
 
+void addHashes(StepRecord &record, const Model &model) {
+  for (const Parameter &parameter : model.trained())
+    record.parameterHashes.emplace_back(
+        parameter.name(),
+        checksumOf({static_cast<const std::byte *>(parameter.rawForReading()), size_t(parameter.bytes())}));
+}
+
 void shareProgress(RunRanks &ranks, RunState &state) {
   struct Progress {
     int64_t step, skipped;

@@ -18,6 +18,9 @@ RankFacts factsOf(const runtime::Plan &plan);
 /// The facts of the parameters after a step: the hashes that the record has.
 RankFacts factsOf(const StepRecord &record);
 
+/// Puts the hash of each trained parameter, as it is now, into the record.
+void addHashes(StepRecord &record, const Model &model);
+
 /// Tells all ranks how far the run has come, as the first rank knows it.
 void shareProgress(RunRanks &ranks, RunState &state);
 /// Gives all ranks the first rank's parameters, and whatever else lives from step to step.

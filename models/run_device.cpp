@@ -92,12 +92,16 @@ void chooseProducts(TrainOptions &options, const RunDevice &device, bool warns) 
     fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
 }
 
-double measurePeak(const TrainOptions &options, const RunDevice &device) {
+double measurePeak(const TrainOptions &options, const RunDevice &device, double trainedSeconds) {
   if (device.isGpu())
     return runtime::measureProductRate(device.device, options.products);
   // A CPU multiplies f16 as f32.
   const auto multiplied = options.products == runtime::DType::bf16 ? runtime::DType::bf16 : runtime::DType::f32;
-  return runtime::improvedMachineLimits(options.threads, multiplied, 0.1).product(multiplied);
+  constexpr double longRun = 5;
+  const runtime::MachineLimits limits = trainedSeconds < longRun
+                                            ? runtime::machineLimits(options.threads)
+                                            : runtime::improvedMachineLimits(options.threads, multiplied, 0.1);
+  return limits.product(multiplied);
 }
 
 std::vector<std::string> deviceKinds() {

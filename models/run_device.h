@@ -33,7 +33,8 @@ std::vector<std::string> deviceKinds();
 /// was asked for cannot be used.
 RunDevice chooseDevice(const std::string &wanted, const std::string &tuning = {});
 
-/// Operations a second of matmuls on the device, measured by this call.
-double measurePeak(const TrainOptions &options, const RunDevice &device);
+/// Operations a second of matmuls on the device. A CPU's are those that are remembered (runtime/machine_limits.h); they
+/// are measured again, in about 0.4 s, for a run whose steps have taken much longer than that: `trainedSeconds`.
+double measurePeak(const TrainOptions &options, const RunDevice &device, double trainedSeconds);
 
 } // namespace tcc::models

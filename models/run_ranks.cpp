@@ -1,6 +1,6 @@
 #include "models/run_ranks.h"
 #include "frontend/error.h"
-#include "ir/lanes.h"
+#include "passes/zero_stages.h"
 #include "runtime/threads.h"
 
 #include <algorithm>
@@ -142,8 +142,8 @@ void chooseLanes(TrainOptions &options, int64_t ranks) {
   if (!options.lanes)
     options.lanes = ranks > 1 ? usualLanes : 1;
   const int64_t lanes = *options.lanes;
-  if (lanes < ranks)
-    throw usageError(fmt::format("{} lanes for {} ranks: each rank needs one or more (--lanes)", lanes, ranks));
+  if (const std::string why = lanesRefusal(options.zero, lanes, ranks); !why.empty())
+    throw usageError(why + " (--lanes)");
   if (lanes > 1 && options.largestBatch)
     throw usageError("--batch=auto cannot be given with several lanes, which share a batch out");
   if (options.batch % lanes)
@@ -154,16 +154,12 @@ void chooseLanes(TrainOptions &options, int64_t ranks) {
     throw usageError("--dtype=f16 has no lanes: its loss is scaled in the step as a whole; bf16 has");
   if (ranks == 1)
     return;
-  if (options.zero >= 3 && lanes != alikeLanes(lanes, ranks))
-    throw usageError(fmt::format("{} lanes for {} ranks: with --zero=3 each rank computes 1, 2, 4, 8, … lanes, all "
-                                 "ranks equally many, as of {} (--lanes)",
-                                 lanes, ranks, alikeLanes(lanes, ranks)));
   if (options.checkDevice || !options.stepFile.empty())
     throw usageError("--check-device and --step are of one rank");
   if (options.device == "auto")
     options.device = "cpu"; // a run on GPUs is asked for, since each rank needs one of its own
-  if (options.zero >= 3 && options.device != "cpu")
-    throw usageError("--zero=3 is of CPUs; ranks on GPUs have --zero=0 to 2");
+  if (const std::string why = deviceRefusal(options.zero, options.device == "cpu"); !why.empty())
+    throw usageError(why);
 }
 
 class PlannedRanks final : public runtime::Ranks {

@@ -77,6 +77,8 @@ void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
 FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<std::string> outputs) {
   FunctionOptions chosen = functionOptions(options, device, std::move(inputs), std::move(outputs),
                                            [this](std::string_view text) { log.message(text); });
+  if (!chosen.device)
+    chosen.device = cpu;
   chosen.reportFolder.clear(); // the run's page is written at its end
   chosen.timeLine = timeLine;
   return chosen;
@@ -221,7 +223,7 @@ int Trainer::runAll() {
   }
   summary.params = parameterCount(config);
   if (ranks.isFirst())
-    peakFlops = measurePeak(options, device);
+    peakFlops = measurePeak(options, device, 0);
   compileStep();
   int signal = 0;
   { // a signal that comes later has nothing left to save
@@ -236,6 +238,7 @@ int Trainer::runAll() {
     stop.reset();
   }
   if (hasDiverged()) {
+    compareReplicas();
     if (ranks.isFirst()) {
       const BusyRank busy;
       const std::string why = divergence();

@@ -23,6 +23,16 @@ std::string Trainer::divergence() {
   return divergedText(options, skippedInARow, last, where, writtenStep);
 }
 
+/// A loss that is not finite may be that of one rank alone, whose parameters are no longer those of the others. Then it
+/// is named, by an Error on every rank. With --zero=3 there are no replicas.
+void Trainer::compareReplicas() {
+  if (options.zero >= 3)
+    return;
+  StepRecord record{.step = state.step - 1};
+  addHashes(record, model);
+  ranks.requireEqual(factsOf(record));
+}
+
 /// The run's figures, while the step's executable is the only one.
 void Trainer::finish() {
   summary.model = options.model;
@@ -41,9 +51,11 @@ void Trainer::finish() {
   if (const auto target = executable->metadata().find("target"); target != executable->metadata().end())
     summary.target = target->second;
   summary.peakBytes = executable->peakBytes();
-  // The better of two measurements, since the machine may be shared: a peak that is too low would flatter the figure.
+  if (const auto evaluated = evaluation ? evaluation->executable() : nullptr; evaluated && !device.isGpu())
+    summary.plannedBytes += keptBytes(evaluated->plan()); // beside the step
+  // The better of two figures, since the machine may be shared: a peak that is too low would flatter the figure.
   if (ranks.isFirst())
-    peakFlops = std::max(peakFlops, measurePeak(options, device));
+    peakFlops = std::max(peakFlops, measurePeak(options, device, times.meanMs() * double(times.count()) / 1e3));
   if (peakFlops > 0 && summary.stepMsMedian > 0) {
     try {
       summary.mfu = modelFlopsUse(flopsPerToken, summary.tokensPerSecond, peakFlops);
@@ -59,25 +71,42 @@ void Trainer::finish() {
   log.finish(summary, elapsed);
   if (!hasDiverged())
     writePage("");
-  log.message(
-      fmt::format("memory: {} bytes planned, {} bytes counted at the peak", summary.plannedBytes, summary.peakBytes));
-  if (ranks.count() > 1 && options.zero > 0) {
-    const double own[] = {double(summary.plannedBytes), double(summary.peakBytes)};
-    std::string text;
-    for (const std::vector<double> &bytes : ranks.gather(own))
-      text += fmt::format("{} {:.0f} of {:.0f}", text.empty() ? "" : ",", bytes[1], bytes[0]);
-    log.message("bytes counted of those planned, by rank:" + text);
-  }
+  sayMemory();
   if (state.skipped > 0)
     log.message(fmt::format("{} of {} updates were left out, their loss or gradient norm was not finite", state.skipped,
                             state.step));
 }
 
-/// Lets the first rank have parameters whole for what it does with them after the last step. All ranks come here.
+/// Planned and counted bytes, of all ranks where they keep parts.
+void Trainer::sayMemory() {
+  const auto say = [&](const char *what, int64_t planned, int64_t counted) {
+    if (planned > 0)
+      log.message(fmt::format("memory{}: {} bytes planned, {} bytes counted at the peak", what, planned, counted));
+    if (ranks.count() == 1 || options.zero == 0)
+      return;
+    const double own[] = {double(planned), double(counted)};
+    std::string text;
+    for (const std::vector<double> &bytes : ranks.gather(own))
+      text += fmt::format("{} {:.0f} of {:.0f}", text.empty() ? "" : ",", bytes[1], bytes[0]);
+    if (planned > 0)
+      log.message("bytes counted of those planned, by rank:" + text);
+  };
+  say("", summary.plannedBytes, summary.peakBytes);
+  if (!evaluation || device.isGpu()) // a GPU reports what it has for all functions together
+    return;
+  const std::shared_ptr<runtime::Executable> evaluated = evaluation->executable(); // null where a rank had no batch
+  say(" of evaluation", evaluated ? bytesWhileEvaluating(step.executable()->plan(), evaluated->plan()) : 0,
+      evaluated ? evaluated->peakBytes() : 0);
+}
+
+/// Lets the first rank have whole what it reads after the last step: parameters to save or to sample with, and all
+/// states to search for where values stopped being finite. All ranks come here.
 void Trainer::gatherAtTheEnd() {
+  if (hasDiverged())
+    makeWhole(keptStates(), ranks.handle().get(), WholeOn::firstRank);
+  bool isWanted = hasDiverged() || !options.saveFolder.empty() || options.sampleTokens > 0;
   if (options.zero < 3)
     return;
-  bool isWanted = hasDiverged() || !options.saveFolder.empty() || options.sampleTokens > 0;
   ranks.share(&isWanted, sizeof isWanted); // other ranks neither save nor sample
   if (isWanted)
     makeWhole(model.trained(), ranks.handle().get(), WholeOn::firstRank);

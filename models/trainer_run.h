@@ -12,6 +12,7 @@
 #include "models/step_profile.h"
 #include "models/stop_request.h"
 #include "models/train_log.h"
+#include "runtime/device/device.h"
 
 #include <chrono>
 #include <fmt/format.h>
@@ -67,11 +68,13 @@ private:
   bool endsHere() const;
   bool hasDiverged() const { return options.maxSkipped > 0 && skippedInARow >= options.maxSkipped; }
   std::string divergence();
+  void compareReplicas();
   bool isOver() const { return options.schedule.length.finished(state.step, elapsed); }
   void examine(StepRecord &record, bool evaluates, bool hashes);
   void writeCheckpoint();
   void gatherAtTheEnd();
   void finish();
+  void sayMemory();
   std::vector<NamedTensor> savedTensors() const;
   void save();
   void sample(std::span<const int32_t> prompt);
@@ -81,6 +84,7 @@ private:
 
   const TrainOptions &options;
   RunDevice device;
+  std::shared_ptr<runtime::Device> cpu = runtime::makeCpuDevice(); // all functions of a run on the CPU share its arena
   RunRanks &ranks;
   const Tokenizer *tokenizer; // null: texts are bytes
   std::FILE *output;

@@ -1,6 +1,5 @@
 // The loop: a batch, a step, its line in the log, evaluations and checkpoints where they are due.
 #include "frontend/state_parts.h"
-#include "models/checksum.h"
 #include "models/launch_ranks.h"
 #include "models/trainer_run.h"
 #include "runtime/executable.h"
@@ -130,10 +129,7 @@ void Trainer::examine(StepRecord &record, bool evaluates, bool hashes) {
     record.validationLoss = summary.validationLoss = evaluation->loss();
   }
   if (hashes) {
-    for (const Parameter &parameter : model.trained())
-      record.parameterHashes.emplace_back(
-          parameter.name(),
-          checksumOf({static_cast<const std::byte *>(parameter.rawForReading()), size_t(parameter.bytes())}));
+    addHashes(record, model);
     ranks.requireEqual(factsOf(record)); // replicas that part have no bits to answer for
   }
   cutAgain(parts, ranks.handle().get());

@@ -26,6 +26,7 @@
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include "passes/state_updates.h"
+#include "passes/zero_stages.h"
 #include <numeric>
 
 using namespace mlir;
@@ -412,27 +413,14 @@ private:
 
 } // namespace
 
-/// With --zero=3 ranks gather in each lane, so they must come to the same gathers.
-static LogicalResult checkLanes(LanesOp op, const RankShare &ranks) {
-  const auto count = static_cast<int64_t>(op.getCount());
-  if (count < ranks.count)
-    return op.emitOpError() << "has " << count << " lanes for " << ranks.count << " ranks; each rank needs one or more";
-  const int64_t lanes = alikeLanes(count, ranks.count);
-  if (ranks.zero < 3 || count == lanes)
-    return success();
-  return op.emitOpError()
-         << "has " << count << " lanes for " << ranks.count
-         << " ranks; with --zero=3 each rank computes 1, 2, 4, 8, … of them, all ranks equally many, as of " << lanes
-         << " lanes";
-}
-
 LogicalResult distribute(func::FuncOp function, const PipelineOptions &options) {
   KnownParts known;
   ParameterParts parameters;
   SmallVector<LanesOp> lanes;
   for (LanesOp op : function.getBody().getOps<LanesOp>())
-    if (failed(checkLanes(op, options.ranks)))
-      return failure();
+    if (std::string why = lanesRefusal(options.ranks.zero, static_cast<int64_t>(op.getCount()), options.ranks.count);
+        !why.empty())
+      return op.emitOpError() << "has " << why;
   if (options.ranks.count > 1 && options.ranks.zero >= 3)
     parameters = shareOutParameters(function, options);
   for (LanesOp op : llvm::make_early_inc_range(function.getBody().getOps<LanesOp>())) {
