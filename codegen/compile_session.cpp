@@ -13,6 +13,7 @@
 #include "runtime/memory_report.h"
 #include "runtime/printed.h"
 #include "runtime/threads.h"
+#include "runtime/tuning_file.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/TimeProfiler.h"
 
@@ -24,6 +25,8 @@ static_assert(printPrefix == runtime::printPrefix, "passes name what the runtime
 
 static constexpr char firstOfTrial[] = "rematerialize"; // what a limit changes begins there
 static constexpr size_t linesOfError = 8;
+static constexpr int tunedLevel = 3;            // of -O
+static constexpr char tuningEntry[] = "tuning"; // of an artefact's metadata: what was chosen
 static constexpr char saidByDiagnostics[] = ""; // the empty message of an error that MLIR diagnostics have explained
 
 CompileSession::CompileSession(CompileOptions options, std::shared_ptr<const Target> target)
@@ -217,12 +220,28 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
     lastReport.totalMs = millisecondsSince(start) - watchedMs;
     return made;
   }
-  std::optional<runtime::Artefact> known = cache.find(lastReport);
+  std::optional<runtime::Artefact> known;
+  bool hasOtherChoices = false;
+  const auto find = [&]() -> runtime::Error {
+    known = cache.find(lastReport);
+    if (!known)
+      return {};
+    const runtime::Expected<bool> agrees = hasChoicesOfFile(*known);
+    if (!agrees)
+      return agrees.error();
+    hasOtherChoices = !*agrees;
+    if (hasOtherChoices)
+      known.reset();
+    return {};
+  };
+  if (runtime::Error problem = find())
+    return problem;
   // Held until this function returns: other processes wait meanwhile (30 s at most) and do not compile the same step.
   std::optional<FileCache::Turn> turn;
   if (!known) {
     turn.emplace(cache.wait());
-    known = cache.find(lastReport); // another process may have made it meanwhile
+    if (runtime::Error problem = find()) // another process may have made it meanwhile
+      return problem;
   }
   looking.reset();
   const bool isTaken = known && !compileOptions.watched;
@@ -237,7 +256,9 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
     return std::move(*known);
   }
   // Before compiling, which begins a new report and may add entries.
-  const std::string why = known ? "hit: " + cache.file() + ", compiled all the same" : "miss: " + cache.missReason();
+  const std::string why = known             ? "hit: " + cache.file() + ", compiled all the same"
+                          : hasOtherChoices ? "miss: the tuning file has other choices than the kept step"
+                                            : "miss: " + cache.missReason();
   runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
   lastReport.cache = why;
   if (made && !known)
@@ -255,6 +276,64 @@ runtime::Error CompileSession::checkFound(OwningOpRef<ModuleOp> captured) {
   return step ? checkCustom(*step->module) : step.error();
 }
 
+/// From -O3 on: chooses how the kernels are compiled. `choices` gets a line for each kernel: its key in tuning files, a
+/// tab, and the choice.
+runtime::Error CompileSession::tune(Planned &step, std::vector<KernelSource> &kernels, std::string &choices) {
+  if (compileOptions.pipeline.level < tunedLevel)
+    return {};
+  const llvm::TimeTraceScope traced("tuning");
+  const auto start = std::chrono::steady_clock::now();
+  const std::string &folder = compileOptions.cache.place();
+  TuningOptions options{.file = compileOptions.tuning,
+                        .isOfUser = !compileOptions.tuning.empty(),
+                        .threads = compileOptions.threads,
+                        .seconds = compileOptions.tuningSeconds};
+  if (!options.isOfUser && !folder.empty())
+    options.file = folder + "/kernels.tcctune";
+  const runtime::Expected<TuningReport> tuned = compileTarget->tune(kernels, step.plan, options);
+  if (!tuned)
+    return tuned.error();
+  for (const auto &[kernel, choice] : tuned->choices)
+    choices += kernel + '\t' + choice + '\n';
+  lastReport.tuned = tuned->text();
+  lastReport.codegenSteps.emplace_back("tuning", millisecondsSince(start));
+  if (compileOptions.watched)
+    lastReport.kernels = kernels;
+  if (compileOptions.remarks)
+    addTuningRemarks(*tuned, step.plan, *step.module->getContext(), lastReport.remarks);
+  lastReport.remarks = joined(lastReport.remarks);
+  return {};
+}
+
+/// Whether a kept step has what the user's tuning file chooses. What the file lacks is added to it from the step.
+runtime::Expected<bool> CompileSession::hasChoicesOfFile(const runtime::Artefact &known) const {
+  const auto entry = known.metadata.find(tuningEntry);
+  if (compileOptions.tuning.empty() || entry == known.metadata.end())
+    return true;
+  auto file = runtime::TuningFile::open(compileOptions.tuning);
+  if (!file)
+    return file.error();
+  std::map<std::string, std::string> choices, missing;
+  for (StringRef rest = entry->second; !rest.empty();) {
+    const auto [line, after] = rest.split('\n');
+    const auto [kernel, choice] = line.split('\t');
+    choices[kernel.str()] = choice.str();
+    rest = after;
+  }
+  for (const auto &[kernel, choice] : choices) {
+    const std::optional<std::string> held = file->choice(kernel);
+    if (held && *held != choice)
+      return false;
+    if (!held)
+      missing[kernel] = choice;
+  }
+  if (missing.empty())
+    return true;
+  if (runtime::Error problem = file->addChoices(missing))
+    return problem;
+  return true;
+}
+
 /// Compiles without the cache of steps. Code of single kernels may come from disk all the same.
 runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<ModuleOp> captured) {
   OwningOpRef<ModuleOp> original;
@@ -269,8 +348,12 @@ runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<Module
     return wrong;
 
   const llvm::TimeTraceScope traced("code generation");
+  std::vector<KernelSource> kernels = step->kernels.sources();
+  std::string choices;
+  if (runtime::Error problem = tune(*step, kernels, choices))
+    return problem;
   const auto emitting = std::chrono::steady_clock::now();
-  runtime::Expected<std::vector<std::string>> code = compileTarget->emit(step->kernels.sources());
+  runtime::Expected<std::vector<std::string>> code = compileTarget->emit(kernels);
   if (!code)
     return code.error();
   lastReport.codegenSteps.emplace_back("machine code of " + std::to_string(lastReport.compiledKernels) + " kernels",
@@ -289,6 +372,8 @@ runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<Module
                        {"level", std::to_string(compileOptions.pipeline.level)},
                        {"kernels", std::to_string(lastReport.pipeline.kernels)},
                        {"matmuls", std::to_string(lastReport.pipeline.matmuls)}};
+  if (!choices.empty())
+    artefact.metadata[tuningEntry] = choices;
   if (original)
     if (runtime::Error wrong = verifyArtefact(*original, artefact, compileOptions))
       return wrong;

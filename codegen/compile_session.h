@@ -24,7 +24,9 @@ struct CompileOptions {
   int64_t memoryLimit = 0;     // bytes that the plan must fit in; 0: none
   bool recomputesToFit = true; // whether more is computed again than pipeline.recomputation says, if the plan must fit
   bool leastMemory = false;    // whether to choose the recomputation that gives the smallest plan
-  bool costs = false;          // whether remarks say what each instruction costs; measures machine limits if unknown
+  std::string tuning;          // the user's tuning file, for what -O3 chooses; empty: choices are kept beside the cache
+  double tuningSeconds = usualTuningSeconds; // TuningOptions::seconds
+  bool costs = false; // whether remarks say what each instruction costs; measures machine limits if unknown
   /// Whether a step is compiled although the cache has it, since somebody watches the compilation. CompileReport::cache
   /// then says what the cache had, and CompileReport::kernels has what was emitted.
   bool watched = false;
@@ -39,6 +41,7 @@ struct CompileReport {
   double pipelineMs = 0, codegenMs = 0, totalMs = 0;
   std::vector<std::pair<std::string, double>> codegenSteps; // its parts: name and milliseconds
   std::string emitted;                                      // Target::emitted()
+  std::string tuned;                                        // TuningReport::text(); empty below -O3
   bool fromCache = false;                                   // whether the step came from disk: no pass ran
   std::string cache;                 // "hit: FILE", "miss: flags differ: -O2 → -O3", "not used: off"
   std::vector<KernelSource> kernels; // as CompileSession::kernels() gives them; empty unless CompileOptions::watched
@@ -86,6 +89,8 @@ private:
   runtime::Error chooseRecomputation(mlir::ModuleOp captured);
   std::vector<Recomputation> fasterFirst(mlir::ModuleOp fused, llvm::ArrayRef<Recomputation> choices) const;
   runtime::Expected<Planned> planned(mlir::OwningOpRef<mlir::ModuleOp> captured);
+  runtime::Error tune(Planned &step, std::vector<KernelSource> &kernels, std::string &choices);
+  runtime::Expected<bool> hasChoicesOfFile(const runtime::Artefact &known) const;
   runtime::Error checkCustom(mlir::ModuleOp planned) const;
   runtime::Error checkFound(mlir::OwningOpRef<mlir::ModuleOp> captured);
 

@@ -14,6 +14,8 @@ struct FormKernel {
   bool alone = true;   // whether some call passes one set of tensors
   bool joined = false; // whether some call passes several sets of tensors at once
   int64_t kernels = 1; // how many kernels of the plan share the form
+  /// What -O3 has chosen for it (tuning.h), in words of the target, which alone reads them; empty: nothing.
+  std::string tuning = {};
 
   /// "h.*.mlp.gelu+bias ×12"
   std::string title() const { return names.label + (kernels > 1 ? " ×" + std::to_string(kernels) : ""); }

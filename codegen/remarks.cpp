@@ -26,6 +26,22 @@ void addCostRemarks(const runtime::Plan &plan, MLIRContext &context, Remarks &re
   }
 }
 
+void addTuningRemarks(const TuningReport &report, const runtime::Plan &plan, MLIRContext &context, Remarks &remarks) {
+  for (const TunedKernel &tuned : report.tuned)
+    for (const runtime::Instruction &instruction : plan.instructions) {
+      const auto *call = std::get_if<runtime::KernelCall>(&instruction.call);
+      if (!call || call->kernel != tuned.kernel || instruction.sources.empty())
+        continue;
+      const runtime::SourceLocation &source = instruction.sources[0];
+      remarks.push_back({Remark::Kind::passed, "tuning",
+                         FileLineColLoc::get(&context, source.file, static_cast<unsigned>(source.line),
+                                             static_cast<unsigned>(source.column)),
+                         instruction.label + ": " + tuned.choice +
+                             (tuned.gain > 0 ? llvm::formatv(", {0:f2} times as fast", tuned.gain).str()
+                                             : ", as was chosen before")});
+    }
+}
+
 Remarks joined(const Remarks &remarks) {
   Remarks list;
   std::map<std::tuple<Remark::Kind, std::string, const void *, std::string>, size_t> known;

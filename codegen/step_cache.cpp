@@ -117,8 +117,9 @@ runtime::Expected<std::string> librariesText(ModuleOp module) {
 /// code, which its key has.
 std::string refusalOf(ModuleOp module, const CompileOptions &options) {
   const auto &[pipeline, ownTarget, targetName, code, allowCustomCode, threads, device, remarks, cache, memoryLimit,
-               recomputesToFit, leastMemory, costs, watched] = options;
+               recomputesToFit, leastMemory, tuning, tuningSeconds, costs, watched] = options;
   (void)memoryLimit, (void)recomputesToFit, (void)leastMemory; // of the key's flags
+  (void)tuning, (void)tuningSeconds;                           // the session compares what an entry chose
   (void)targetName, (void)code, (void)allowCustomCode, (void)threads, (void)device;
   if (cache.place().empty())
     return cache.whyOff().empty() ? "off" : "off, " + cache.whyOff();

@@ -3,6 +3,7 @@
 #pragma once
 #include "codegen/file_cache.h"
 #include "codegen/kernel_table.h"
+#include "codegen/tuning.h"
 #include "passes/target_model.h"
 #include "runtime/error.h"
 #include "runtime/machine_limits.h"
@@ -49,6 +50,16 @@ public:
   /// How a kernel of this form is divided among threads. The answer must follow from form and model alone, never from
   /// the device that happens to be there, since two kernels are equal only if their launches are.
   virtual KernelLaunch launch(const KernelInfo &form) const = 0;
+
+  /// Chooses by measuring how kernels are compiled (FormKernel::tuning), among ways that give the same bits, and adapts
+  /// the plan's calls. Errors: a kernel that cannot be compiled; the user's tuning file.
+  virtual runtime::Expected<TuningReport> tune(std::vector<KernelSource> &kernels, runtime::Plan &plan,
+                                               const TuningOptions &options) const {
+    (void)kernels, (void)plan, (void)options;
+    TuningReport report;
+    report.whyNot = "kernels of target '" + model().name + "' are compiled in one way";
+    return report;
+  }
 
   /// The code objects of all kernels; an empty list if there are no kernels. An error names the kernel that cannot be
   /// made, and says why.

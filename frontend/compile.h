@@ -73,6 +73,7 @@ struct CompileSummary {
   double recomputedShare = 0;               ///< their predicted time as a share of the time of all other ops
   bool fromCache = false;                   ///< whether the step came from disk: no pass ran, no code was made
   std::string cache = {};                   ///< "hit: FILE", "miss: flags differ: -O2 → -O3", "not used: off"
+  std::string tuning = {};                  ///< what -O3 measured and chose, in words; empty: nothing
   double traceMs = 0, pipelineMs = 0, codegenMs = 0, loadMs = 0, totalMs = 0;
 };
 

@@ -69,6 +69,8 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   options.leastMemory = flags.leastMemory && !flags.remat;
   options.threads = flags.threads;
   options.cache = fileCache(flags);
+  options.tuning = flags.tuning;
+  options.tuningSeconds = flags.tuningSeconds;
   options.allowCustomCode = flags.allowCustomCode;
   options.code.fastMath = flags.fastMath;
 }

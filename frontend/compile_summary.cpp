@@ -13,6 +13,7 @@ static void add(const CompileReport &report, CompileSummary &summary) {
   summary.recomputedShare = report.pipeline.recomputed.share;
   summary.pipelineMs += report.pipelineMs;
   summary.codegenMs += report.codegenMs;
+  summary.tuning = report.tuned;
 }
 
 CompileSummary summaryOf(const CompileReport &report, const runtime::Executable &executable) {

@@ -87,6 +87,16 @@ std::string setReport(std::string_view value, CompilerFlags &flags) {
   return value.empty() ? "--report= without a folder" : "";
 }
 
+std::string setTuningSeconds(std::string_view value, CompilerFlags &flags) {
+  constexpr double most = 3600;
+  double seconds = 0;
+  const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+  if (problem != std::errc() || end != value.data() + value.size() || !(seconds >= 0 && seconds <= most))
+    return "'" + std::string(value) + "' of --tuning-seconds= is no number from 0 to 3600";
+  flags.tuningSeconds = seconds;
+  return {};
+}
+
 std::string setCacheFolder(std::string_view value, CompilerFlags &flags) {
   std::error_code problem;
   const std::filesystem::path whole = std::filesystem::absolute(value, problem);
@@ -175,8 +185,8 @@ constexpr CompilerFlag table[] = {
     {"-fsave-optimization-record=", "yaml", "… the same", setRecord},
     {"-foptimization-record-file=", "FILE", "… to FILE", setRecordFile},
     {"-O", "LEVEL",
-     "0: one kernel an op; 1: fused; 2: and recomputed (default); 3: as 2; s, z: least memory; g: as 1; fast: 3 with "
-     "-ffast-math",
+     "0: one kernel an op; 1: fused; 2: and recomputed (default); 3: and kernels tuned by measuring; s, z: "
+     "least memory; g: as 1; fast: 3 with -ffast-math",
      setLevel},
     {"-fpad=", "MULTIPLE", "Sizes of products to multiples of 64 or 8 where that pays, never visible, or off",
      setPadding},
@@ -205,6 +215,8 @@ constexpr CompilerFlag table[] = {
     {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},
     {"--tuning=", "FILE",
      "Keep what measurement chose in FILE, and choose the same again: the same bits on another day", setTuning},
+    {"--tuning-seconds=", "N", "For so many seconds at most -O3 measures kernels; 0: it takes what is known (20)",
+     setTuningSeconds},
     {"--report=", "DIR",
      "Write DIR/index.html, a page that shows passes, graphs, kernels, memory, breaks, cache and runs ($TCC_REPORT)",
      setReport},

@@ -28,6 +28,7 @@ struct CompilerFlags : PassFlags {
   bool leastMemory = false;         ///< -Os, -Oz: without --remat=, recompute what makes the plan smallest
   std::string reportFolder = {};    ///< --report=: where a page with all that is known of the step is written
   std::string tuning = {};          ///< --tuning=: the file that remembers what measurements chose
+  double tuningSeconds = 20;        ///< --tuning-seconds=: for so long -O3 measures kernels
   int threads = 0;                  ///< 0: all that the process may use
   std::string march = {};           ///< empty: native
   bool fastMath = false;            ///< approximations are allowed

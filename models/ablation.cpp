@@ -16,10 +16,10 @@ namespace {
 class TrainedStep : public AblatedStep {
 public:
   TrainedStep(const std::string &option, const std::vector<std::string> &arguments)
-      : rung{.name = option.empty() ? "everything on" : option, .options = {}, .missing = {}, .script = {}},
+      : rung{.name = option.empty() ? "everything on" : option, .options = {untuned}, .missing = {}, .script = {}},
         arguments(arguments) {
     if (!option.empty())
-      rung.options = {option};
+      rung.options.push_back(option);
     plan = planOf(rung, arguments);
     prefetches = optionsOf(rung, arguments).prefetches;
   }
@@ -35,6 +35,7 @@ public:
   }
 
 private:
+  static constexpr char untuned[] = "--tuning-seconds=0"; // so many forms are not tuned one by one
   Rung rung;
   const std::vector<std::string> &arguments;
   std::string plan;

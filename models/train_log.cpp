@@ -165,7 +165,7 @@ void TrainLog::compiled(const CompileSummary &summary) {
   message(fmt::format("compiled {} ops → {} kernels, {} matrix products, {} planned, in {:.2f} s{}", summary.ops,
                       summary.kernels, summary.matmuls, megabytes(summary.plannedBytes), summary.seconds,
                       summary.cache == "hit" ? " (from the cache)" : ""));
-  if (summary.cache == "miss")
+  if (summary.cache != "hit" && !summary.cacheReason.empty())
     message("cache " + summary.cacheReason);
 }
 

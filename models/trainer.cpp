@@ -188,6 +188,8 @@ void Trainer::compileStep() {
                 .seconds = compiled.totalMs / 1e3,
                 .cache = cacheWord(compiled),
                 .cacheReason = compiled.cache});
+  if (!compiled.tuning.empty())
+    log.message("tuning: " + compiled.tuning);
   if (compiled.recomputedOps)
     log.message(fmt::format("recomputes {} ops instead of keeping values: predicted time {:.0f} % more",
                             compiled.recomputedOps, 100 * compiled.recomputedShare));

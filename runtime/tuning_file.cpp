@@ -171,14 +171,19 @@ Expected<Algorithm> TuningFile::add(const std::string &key, const Algorithm &alg
 }
 
 Expected<std::string> TuningFile::addChoice(const std::string &key, const std::string &choice) {
-  if (path.empty())
-    return content.choices[key] = choice;
-  if (Error error = takeOthers())
+  std::map<std::string, std::string> one{{key, choice}};
+  if (Error error = addChoices(one))
     return error;
-  const std::string chosen = content.choices.emplace(key, choice).first->second;
-  if (Error error = write())
-    return error;
-  return chosen;
+  return one[key];
+}
+
+Error TuningFile::addChoices(std::map<std::string, std::string> &choices) {
+  if (!path.empty())
+    if (Error error = takeOthers())
+      return error;
+  for (auto &[key, choice] : choices)
+    choice = content.choices.emplace(key, choice).first->second;
+  return path.empty() ? Error::success() : write();
 }
 
 } // namespace tcc::runtime

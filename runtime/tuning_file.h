@@ -36,6 +36,8 @@ public:
   /// find() and add() for choices that are words.
   std::optional<std::string> choice(const std::string &key) const;
   Expected<std::string> addChoice(const std::string &key, const std::string &choice);
+  /// Adds several at once. Where another process's choice came first, `choices` gets that one.
+  Error addChoices(std::map<std::string, std::string> &choices);
 
 private:
   struct Content {

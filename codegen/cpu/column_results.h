@@ -9,9 +9,10 @@ namespace tcc::cpu {
 
 class ColumnResults {
 public:
+  /// `tile`: columns of an item.
   ColumnResults(LaneBuilder &b, const KernelInfo &info, NodeValues &values, mlir::ValueRange results,
-                llvm::ArrayRef<mlir::Type> elements)
-      : b(b), info(info), values(values), results(results), elements(elements), tile(columnTile(info)) {}
+                llvm::ArrayRef<mlir::Type> elements, int64_t tile)
+      : b(b), info(info), values(values), results(results), elements(elements), tile(tile) {}
 
   /// Reserves memory. Must be called at the start of the function.
   void prepare();

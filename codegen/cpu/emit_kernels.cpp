@@ -73,8 +73,12 @@ std::string printText(const llvm::Module &module, HeadComments &comments) {
 }
 
 runtime::Error emitOne(OpBuilder &builder, const KernelToEmit &kernel, const VectorTarget &target) {
-  if (const auto *formed = std::get_if<FormKernel>(kernel.source))
-    return emitKernel(builder, formed->symbol, formed->form, target, kernel.readsRows ? rowsSymbol : "");
+  if (const auto *formed = std::get_if<FormKernel>(kernel.source)) {
+    const std::optional<KernelTuning> tuning = KernelTuning::of(formed->tuning);
+    if (!tuning)
+      return runtime::Error("'" + formed->tuning + "' is no choice for a CPU's kernel");
+    return emitKernel(builder, formed->symbol, formed->form, target, kernel.readsRows ? rowsSymbol : "", *tuning);
+  }
   const auto &written = std::get<TextKernel>(*kernel.source);
   std::optional<AttentionForm> form = AttentionForm::of(StringRef(written.text));
   if (!form)

@@ -1,6 +1,7 @@
 // The CPU emitter: turns kernel forms into one shared object, by way of MLIR, LLVM IR and object code, all within this
 // process.
 #pragma once
+#include "codegen/cpu/kernel_tuning.h"
 #include "codegen/kernel_source.h"
 #include "runtime/error.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -22,7 +23,7 @@ runtime::Expected<std::string> usedFeatures(const Target &target, llvm::ArrayRef
 /// How the runtime divides a kernel: extern "C" void symbol(int64_t begin, int64_t end, void *const *args) runs items
 /// begin..end of [0, extent), cut at multiples of `granularity`; args are the inputs and then the results.
 /// Items are rows (outer·rows), outer blocks, or column elements (outer·columns): kernel_plan.h, parallelOf.
-KernelLaunch launchOf(const KernelInfo &info);
+KernelLaunch launchOf(const KernelInfo &info, const KernelTuning &tuning = {});
 
 struct EmitOptions {
   Target target;

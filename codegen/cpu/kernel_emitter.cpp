@@ -14,9 +14,9 @@ namespace {
 
 class KernelEmitter {
 public:
-  KernelEmitter(LaneBuilder &b, const KernelInfo &info)
-      : b(b), info(info), plan(planKernel(info, b.target.steady)), values(b, info, plan),
-        inputs(info.arguments.size()) {
+  KernelEmitter(LaneBuilder &b, const KernelInfo &info, const KernelTuning &tuning)
+      : b(b), info(info), tile(columnTile(info, tuning)), plan(planKernel(info, b.target.steady, tuning)),
+        values(b, info, plan), inputs(info.arguments.size()) {
     for (const KernelTensor &result : info.results)
       elements.push_back(b.element(result.type));
   }
@@ -27,6 +27,7 @@ public:
 private:
   LaneBuilder &b;
   const KernelInfo &info;
+  const int64_t tile; // of columns
   KernelPlan plan;
   NodeValues values;
   unsigned inputs;
@@ -70,7 +71,7 @@ void KernelEmitter::run(Value begin, Value end, Value args, Value givenRows) {
     values.scratch =
         b.create<LLVM::AllocaOp>(pointer, b.builder.getF32Type(), b.i64(plan.scratchRows * info.space.columns), 64);
   if (info.hasColumnResult()) {
-    columnResults.emplace(b, info, values, ArrayRef<Value>(values.arguments).drop_front(inputs), elements);
+    columnResults.emplace(b, info, values, ArrayRef<Value>(values.arguments).drop_front(inputs), elements, tile);
     columnResults->prepare();
   }
   RowScope any(b.i64(0), b.i64(0));
@@ -102,7 +103,7 @@ void KernelEmitter::runRows(Value begin, Value end) {
 }
 
 void KernelEmitter::runBlocks(Value begin, Value end) {
-  int64_t columns = info.space.columns, tile = columnTile(info), tiles = (columns + tile - 1) / tile;
+  int64_t columns = info.space.columns, tiles = (columns + tile - 1) / tile;
   if (columns == 0)
     return;
   b.loop(begin, end, 1, {}, [&](Value item, ValueRange) {
@@ -237,7 +238,7 @@ void KernelEmitter::storeRowValues(RowScope &row) {
 //===- what cannot be expressed --------------------------------------------------------------------------------===//
 
 /// What is missing, or nothing.
-std::string refusal(const KernelInfo &info, const NodeValues &values) {
+std::string refusal(const KernelInfo &info, const NodeValues &values, int64_t tile) {
   for (const KernelNode &node : info.nodes) {
     std::string name(facts(node.type).name);
     if (facts(node.type).isFloat && facts(node.type).bytes < 2)
@@ -247,8 +248,8 @@ std::string refusal(const KernelInfo &info, const NodeValues &values) {
     if (store.kind == KernelStore::Kind::element && store.perColumn && info.space.elements() > 0 &&
         values.laneStride(store.index) != 1)
       return "expected result " + std::to_string(i) + " of the kernel to be written in the order of its columns";
-    if (store.kind == KernelStore::Kind::columnReduce && store.reduction != Reduction::maximum &&
-        columnTile(info) > (1 << 18) && facts(info.results[i].type).bytes == 2)
+    if (store.kind == KernelStore::Kind::columnReduce && store.reduction != Reduction::maximum && tile > mostWideSums &&
+        facts(info.results[i].type).bytes == 2)
       return "expected at most 262144 columns in a 16-bit column sum";
   }
   return "";
@@ -257,10 +258,10 @@ std::string refusal(const KernelInfo &info, const NodeValues &values) {
 } // namespace
 
 runtime::Error emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo &info, const VectorTarget &target,
-                          StringRef rows) {
+                          StringRef rows, const KernelTuning &tuning) {
   LaneBuilder b(builder, builder.getUnknownLoc(), target);
-  KernelPlan plan = planKernel(info, target.steady);
-  if (std::string why = refusal(info, NodeValues(b, info, plan)); !why.empty())
+  KernelPlan plan = planKernel(info, target.steady, tuning);
+  if (std::string why = refusal(info, NodeValues(b, info, plan), columnTile(info, tuning)); !why.empty())
     return runtime::Error(std::move(why));
   MLIRContext *context = builder.getContext();
   Type i64 = builder.getI64Type();
@@ -274,8 +275,9 @@ runtime::Error emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo
   Block *entry = function.addEntryBlock(builder);
   builder.setInsertionPointToStart(entry);
   const Value address = number ? b.create<LLVM::AddressOfOp>(number) : Value();
-  KernelEmitter(b, info).run(entry->getArgument(0), entry->getArgument(1), entry->getArgument(2),
-                             number ? b.create<LLVM::PtrToIntOp>(i64, address) : Value());
+  KernelEmitter(b, info, tuning)
+      .run(entry->getArgument(0), entry->getArgument(1), entry->getArgument(2),
+           number ? b.create<LLVM::PtrToIntOp>(i64, address) : Value());
   LLVM::ReturnOp::create(builder, b.loc, ValueRange());
   return {};
 }

@@ -1,6 +1,7 @@
 // emitKernel: turns one kernel form into an LLVM-dialect function, whose body uses scf, arith and math ops on scalars
 // and vectors.
 #pragma once
+#include "codegen/cpu/kernel_tuning.h"
 #include "codegen/cpu/lane_builder.h"
 #include "ir/kernel.h"
 #include "runtime/error.h"
@@ -14,6 +15,6 @@ namespace tcc::cpu {
 /// instead of the form's (shared_code.h). If the emitter cannot express the kernel, the error says why, and no function
 /// is made.
 runtime::Error emitKernel(mlir::OpBuilder &builder, llvm::StringRef symbol, const KernelInfo &info,
-                          const VectorTarget &target, llvm::StringRef rows = {});
+                          const VectorTarget &target, llvm::StringRef rows, const KernelTuning &tuning);
 
 } // namespace tcc::cpu

@@ -7,7 +7,6 @@ namespace tcc::cpu {
 namespace {
 
 constexpr int64_t scratchBytes = 256 * 1024; // scratch rows stay in L2, and fit a thread's stack
-constexpr unsigned costWorthKeeping = 12;    // a store, a load and their address against so many vector operations
 
 unsigned ownCost(const KernelNode &node) {
   if (node.kind == KernelNode::Kind::random)
@@ -33,9 +32,9 @@ std::vector<unsigned> recomputationCosts(const KernelInfo &info) {
 /// Walks the passes in order and cuts at values that an earlier pass has computed and that are costly to repeat.
 class Keeper {
 public:
-  Keeper(const KernelInfo &info, KernelPlan &plan)
-      : info(info), plan(plan), costs(recomputationCosts(info)), firstStage(info.nodes.size(), -1),
-        seenIn(info.nodes.size(), -1) {}
+  Keeper(const KernelInfo &info, KernelPlan &plan, const KernelTuning &tuning)
+      : info(info), plan(plan), leastCost(tuning.keptCost), costs(recomputationCosts(info)),
+        firstStage(info.nodes.size(), -1), seenIn(info.nodes.size(), -1) {}
 
   void run(int64_t maxScratchRows) {
     limit = maxScratchRows;
@@ -52,6 +51,7 @@ public:
 private:
   const KernelInfo &info;
   KernelPlan &plan;
+  const unsigned leastCost; // of a value that is kept
   std::vector<unsigned> costs;
   std::vector<int> firstStage; // the pass that computes the node first
   std::vector<int> seenIn;
@@ -75,7 +75,7 @@ private:
     if (plan.scratchSlot[id] >= 0)
       return true;
     bool isFloat = facts(info.nodes[id].type).isFloat;
-    if (!isFloat || plan.scratchRows >= limit || costs[id] < costWorthKeeping)
+    if (!isFloat || plan.scratchRows >= limit || costs[id] < leastCost)
       return false;
     plan.scratchSlot[id] = plan.scratchRows++;
     plan.keptFrom[id] = firstStage[id];
@@ -94,7 +94,7 @@ Parallel parallelOf(const KernelInfo &info) {
   return oneRow && allPerColumn ? Parallel::columns : Parallel::rows;
 }
 
-KernelPlan planKernel(const KernelInfo &info, bool steady) {
+KernelPlan planKernel(const KernelInfo &info, bool steady, const KernelTuning &tuning) {
   KernelPlan plan;
   KernelStages stages = kernelStages(info);
   for (KernelStage &stage : stages.stages)
@@ -106,7 +106,8 @@ KernelPlan planKernel(const KernelInfo &info, bool steady) {
   auto columnNodes = llvm::count_if(info.nodes, [](const KernelNode &node) { return node.perColumn; });
   const bool hasSums = llvm::any_of(plan.stages, [](const StagePlan &stage) { return !stage.reductions.empty(); });
   plan.unroll = steady && hasSums ? 2 : columnNodes <= 12 ? 4 : columnNodes <= 40 ? 2 : 1;
-  Keeper(info, plan).run(scratchBytes / (std::max<int64_t>(1, info.space.columns) * 4));
+  plan.prefetchBytes = tuning.prefetchBytes;
+  Keeper(info, plan, tuning).run(scratchBytes / (std::max<int64_t>(1, info.space.columns) * 4));
   return plan;
 }
 
@@ -141,24 +142,34 @@ std::optional<bool> isInside(const KernelInfo &info, unsigned derivedAxis, int64
   return last < 0 || first >= derived.extent ? std::optional(false) : std::nullopt;
 }
 
-int64_t columnTile(const KernelInfo &info) {
+/// Within a row a column's step is one; and rows, if there are several, differ.
+bool walksThroughMemory(const KernelInfo &info, const KernelNode &node) {
+  if (node.kind != KernelNode::Kind::load || !node.perColumn || !node.operands.empty())
+    return false;
+  const bool hasRows = info.space.outer * info.space.rows > 1;
+  int64_t step = 0;
+  return node.index.isAffineIn(axis::column, step) && step == 1 &&
+         (!hasRows || node.index.dependsOn(axis::outer) || node.index.dependsOn(axis::row));
+}
+
+int64_t columnTile(const KernelInfo &info, const KernelTuning &tuning) {
   bool writesRows = llvm::any_of(info.stores, [](const KernelStore &store) { return !store.perColumn; });
   int64_t columns = std::max<int64_t>(info.space.columns, 1);
   if (parallelOf(info) != Parallel::columns || writesRows)
     return columns; // a row's own values are written by one item
   if (!info.hasColumnResult())
     return 1024;
-  constexpr int64_t wantedItems = 32, enoughItems = 8, line = 64;
+  constexpr int64_t enoughItems = 8, line = 64;
   if (info.space.outer >= enoughItems && !guardCuts(info).empty())
     return columns; // whole rows can be cut at their guards
   // Enough items for many threads, each of whole cache lines.
-  int64_t tiles = std::max<int64_t>(1, wantedItems / std::max<int64_t>(1, info.space.outer));
+  int64_t tiles = std::max<int64_t>(1, tuning.wantedItems / std::max<int64_t>(1, info.space.outer));
   int64_t tile = (columns + tiles - 1) / tiles;
   tile = std::max(line, (tile + line - 1) / line * line);
   return std::min(tile, columns);
 }
 
-KernelLaunch launchOf(const KernelInfo &info) {
+KernelLaunch launchOf(const KernelInfo &info, const KernelTuning &tuning) {
   const KernelSpace &space = info.space;
   switch (parallelOf(info)) {
   case Parallel::rows:
@@ -168,7 +179,7 @@ KernelLaunch launchOf(const KernelInfo &info) {
   case Parallel::columns:
     break;
   }
-  int64_t tile = columnTile(info);
+  int64_t tile = columnTile(info, tuning);
   if (!info.hasColumnResult())
     return {space.columns, tile};
   return {space.outer * ((space.columns + tile - 1) / tile), 1};

@@ -238,7 +238,11 @@ Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
       index = b.add(index, b.mul(number, node.gatherStride));
       known = b.splat(isRow);
     }
-    value = b.loadLanes(b.offset(base, element, index), element, b.both(lanes.mask, inside));
+    const Value address = b.offset(base, element, index);
+    const Value mask = b.both(lanes.mask, inside);
+    if (plan.prefetchBytes > 0 && !mask && walksThroughMemory(info, node))
+      b.prefetch(address, plan.prefetchBytes);
+    value = b.loadLanes(address, element, mask);
   } else if (!gathers && stride == 0 && !inside) {
     value = b.splat(b.load(b.offset(base, element, scalarIndex(node.index, lanes.row, lanes.column)), element));
   } else {

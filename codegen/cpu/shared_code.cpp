@@ -210,10 +210,11 @@ SharedCode::SharedCode(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &
       part.source = TextKernel{sharedSymbol, written->text};
       part.key = "text " + written->text;
     } else {
-      SharedForm shared = sharedForm(std::get<FormKernel>(kernel).form);
+      const auto &formed = std::get<FormKernel>(kernel);
+      SharedForm shared = sharedForm(formed.form);
       part.rows = shared.rows;
-      part.key = (shared.rows ? "form of any rows " : "form ") + bytesOf(shared.form);
-      part.source = FormKernel{sharedSymbol, std::move(shared.form)};
+      part.key = (shared.rows ? "form of any rows " : "form ") + bytesOf(shared.form) + formed.tuning + '\n';
+      part.source = FormKernel{.symbol = sharedSymbol, .form = std::move(shared.form), .tuning = formed.tuning};
     }
     part.key += machine ? *machine : std::string();
     if (machine)

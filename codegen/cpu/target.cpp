@@ -5,6 +5,7 @@
 #include "codegen/cpu/lower_attention.h"
 #include "codegen/cpu/machine_code.h"
 #include "codegen/cpu/shared_code.h"
+#include "codegen/cpu/tune_kernels.h"
 #include "codegen/custom.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
@@ -86,6 +87,15 @@ runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSourc
   runtime::Expected<std::string> linked = code.link();
   return linked ? std::vector<std::string>{std::move(*linked)}
                 : runtime::Expected<std::vector<std::string>>(linked.error());
+}
+
+runtime::Expected<TuningReport> CpuTarget::tune(std::vector<KernelSource> &kernels, runtime::Plan &plan,
+                                                const TuningOptions &options) const {
+  if (this->options.target.cpu == "native")
+    return tuneKernels(kernels, plan, this->options, nativeCpu(), options);
+  TuningReport report;
+  report.whyNot = "the code is for " + codeName() + ", which need not be this machine's CPU";
+  return report;
 }
 
 runtime::Expected<std::vector<std::string>> CpuTarget::emitAs(StringRef emission,

@@ -87,6 +87,7 @@ public:
 private:
   CompileSession open(const std::string &option) {
     applyFlags(option.empty() ? bench.graph.flags : withOption(bench.graph.flags, option), compileOptions);
+    compileOptions.tuningSeconds = 0; // so many forms are not tuned one by one
     return orThrow(CompileSession::open(compileOptions));
   }
   OwningOpRef<ModuleOp> copy() const {

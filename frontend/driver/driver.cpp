@@ -356,6 +356,8 @@ runtime::Artefact Job::compile() {
   tellPasses();
   say("made code for " + std::to_string(report.compiledKernels) + " kernels" + took(report.codegenMs) +
       (report.emitted.empty() ? "" : ": " + report.emitted));
+  if (!report.tuned.empty())
+    say("tuning: " + report.tuned);
   return artefact;
 }
 

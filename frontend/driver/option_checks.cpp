@@ -39,9 +39,40 @@ void checkAblation(const Options &options) {
     throw usageError("--ablate with several architectures of -march=; give one at a time");
 }
 
+/// An option that asks for work on an input, or an empty text.
+std::string workOnInput(const Options &options) {
+  if (!options.stop.empty())
+    return options.stop;
+  const std::pair<const char *, bool> others[] = {{"-o", !options.output.empty()},
+                                                  {"-emit=", !options.emissions.empty()},
+                                                  {"--run", options.runs || options.reference},
+                                                  {"--bench", options.benchRuns.has_value()},
+                                                  {"--ablate", options.ablationRounds.has_value()},
+                                                  {"--graph-breaks", options.graphBreaks.has_value()},
+                                                  {"-###", options.isShownOnly}};
+  for (const auto &[option, isGiven] : others)
+    if (isGiven)
+      return option;
+  return {};
+}
+
+/// An action beside which no input is compiled would drop what is asked of one without a word.
+void checkAction(const Options &options) {
+  constexpr Action ofTheMachine[] = {Action::cacheStats, Action::cacheClear, Action::calibrate, Action::doctor,
+                                     Action::printPipeline};
+  const bool isOfTheMachine = llvm::is_contained(ofTheMachine, options.action);
+  if (isOfTheMachine && !options.inputs.empty())
+    throw usageError(options.actionOption + " takes no input, and '" + options.inputs.front() +
+                     "' is one; give one of them");
+  if (const std::string work = workOnInput(options);
+      !work.empty() && (isOfTheMachine || options.action == Action::compare))
+    throw usageError(options.actionOption + " and " + work + " contradict each other; give one of them");
+}
+
 } // namespace
 
 void checkTogether(const Options &options) {
+  checkAction(options);
   if (options.action == Action::compare) {
     if (options.inputs.size() < 2 || options.flags.reportFolder.empty())
       throw usageError("--compare takes two pages or more, and --report=DIR: tcc --compare A B --report=DIR");
@@ -49,11 +80,6 @@ void checkTogether(const Options &options) {
   }
   if (!options.flags.reportFolder.empty() && options.inputs.size() > 1)
     throw usageError("--report= with several inputs; give one input at a time");
-  constexpr Action ofTheMachine[] = {Action::cacheStats, Action::cacheClear, Action::calibrate, Action::doctor,
-                                     Action::printPipeline};
-  if (llvm::is_contained(ofTheMachine, options.action) && !options.inputs.empty())
-    throw usageError(options.actionOption + " takes no input, and '" + options.inputs.front() +
-                     "' is one; give one of them");
   if (options.action != Action::compile && options.action != Action::syntaxOnly)
     return;
   const bool executes = options.runs || options.reference || options.benchRuns || options.ablationRounds;

@@ -20,7 +20,7 @@ constexpr Example examples[] = {
     {"tcc model.graph -emit=fused", "print the fused kernels"},
     {"tcc step.graph -o step.so", "write a library and step.h, for programs in C"},
     {"tcc model.graph --shape=x:16x256 -o F.tcc", "fix '?' dims and write the artefact"},
-    {"tcc model.graph --print-pipeline", "the passes and what each is for"},
+    {"tcc --print-pipeline -O1", "the passes and what each is for"},
 };
 constexpr const char *purpose = "compiles GPT training steps, written as graphs, to fused machine code";
 constexpr const char *statuses = "0; 1 after a diagnosed error; 2 after a usage error; 70 after an internal error.";

@@ -41,7 +41,7 @@ void *load(const std::string &bytes) {
 
 } // namespace
 
-LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &options)
+LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &options, const std::string &tuning)
     : context(MLIRContext::Threading::DISABLED) {
   test::loadDialects(context);
   module = parseSourceString<ModuleOp>(text.module(), ParserConfig(&context, /*verifyAfterParse=*/false));
@@ -62,8 +62,9 @@ LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &optio
     return;
   }
   info = std::move(*analysed);
-  launch = cpu::launchOf(info);
-  auto bytes = cpu::emitKernels(KernelSource(FormKernel{"kernel", info}), options, cpu::Artefact::sharedObject);
+  launch = cpu::launchOf(info, cpu::KernelTuning::of(tuning).value_or(cpu::KernelTuning()));
+  auto bytes = cpu::emitKernels(KernelSource(FormKernel{.symbol = "kernel", .form = info, .tuning = tuning}), options,
+                                cpu::Artefact::sharedObject);
   if (!bytes) {
     error = bytes.error().message();
     return;

@@ -12,7 +12,8 @@ namespace tcc::test {
 /// One kernel in memory.
 class LoadedKernel {
 public:
-  LoadedKernel(const KernelText &text, const cpu::EmitOptions &options);
+  /// `tuning`: FormKernel::tuning.
+  LoadedKernel(const KernelText &text, const cpu::EmitOptions &options, const std::string &tuning = {});
   LoadedKernel(const LoadedKernel &) = delete;
   ~LoadedKernel();
 

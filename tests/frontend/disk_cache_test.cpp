@@ -213,6 +213,28 @@ TEST_F(DiskCache, WrongFlagsAreUsageErrors) {
     EXPECT_EQ(refused.status, 2);
     EXPECT_HAS(refused.err, one + " and " + other + " contradict each other; give one of them");
   }
+  const std::pair<std::string, std::string> works[] = {{"-fsyntax-only", "-fsyntax-only"},
+                                                       {"-E", "-E"},
+                                                       {"-S", "-S"},
+                                                       {"-c", "-c"},
+                                                       {"-o x.tcc", "-o"},
+                                                       {"-emit=fused", "-emit="},
+                                                       {"--run", "--run"},
+                                                       {"--run=2", "--run"},
+                                                       {"--run=reference", "--run"},
+                                                       {"--bench", "--bench"},
+                                                       {"--ablate", "--ablate"},
+                                                       {"--graph-breaks", "--graph-breaks"},
+                                                       {"-###", "-###"}};
+  for (const auto &[work, name] : works)
+    for (const std::string &words : {"--cache-clear " + work, work + " --cache-clear"}) {
+      const Result refused = tcc(words);
+      EXPECT_EQ(refused.status, 2) << words;
+      EXPECT_HAS(refused.err, "--cache-clear and " + name + " contradict each other; give one of them");
+    }
+  EXPECT_HAS(tcc("--doctor -fsyntax-only").err, "--doctor and -fsyntax-only contradict each other");
+  EXPECT_HAS(tcc("--compare a b --report=x -fsyntax-only").err, "--compare and -fsyntax-only contradict each other");
+  EXPECT_EQ(tcc("--version -fsyntax-only").status, 0) << "what only prints goes before all else, as gcc has it";
   EXPECT_EQ(tcc("--cache-stats --cache-stats").status, 0) << "twice the same is no contradiction";
   EXPECT_HAS(tcc("--cache-stats").out, "      1 steps ") << "nothing was cleared";
 }

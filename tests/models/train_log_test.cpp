@@ -74,6 +74,18 @@ TEST(TrainLog, jsonIsThereAfterEachStep) {
   EXPECT_EQ(run.json().size(), 1u); // a run that is killed keeps its lines
 }
 
+TEST(TrainLog, saysWhyAStepIsNotFromTheCache) {
+  LogToFile run;
+  TrainLog log(run.options());
+  log.compiled({.cache = "off", .cacheReason = "not used: off, by --no-cache"});
+  log.compiled({.cache = "miss", .cacheReason = "miss: flags differ: -O2 → -O1"});
+  log.compiled({.cache = "hit", .cacheReason = "hit: /some/file"});
+  const std::string text = run.progress();
+  expectContains(text, "\ncache not used: off, by --no-cache\n");
+  expectContains(text, "\ncache miss: flags differ: -O2 → -O1\n");
+  EXPECT_EQ(text.find("/some/file"), std::string::npos) << text;
+}
+
 TEST(TrainLog, plainLinesOffATerminal) {
   LogToFile run;
   TrainLog log(run.options());
