@@ -7,9 +7,6 @@
 #include "passes/pipeline.h"
 #include "runtime/cpu.h"
 #include "tests/dialects.h"
-#include <dlfcn.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 using namespace mlir;
 
@@ -29,15 +26,6 @@ struct Buffer {
     return std::all_of(bytes.begin() + size, bytes.end(), [](char c) { return c == char(0xff); });
   }
 };
-
-void *load(const std::string &bytes) {
-  int file = memfd_create("kernels", MFD_CLOEXEC);
-  if (file < 0 || ::write(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
-    return nullptr;
-  void *library = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
-  close(file);
-  return library;
-}
 
 } // namespace
 
@@ -69,17 +57,13 @@ LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &optio
     error = bytes.error().message();
     return;
   }
-  library = load(*bytes);
-  if (!library) {
-    error = dlerror();
+  auto loaded = runtime::SharedObject::load(*bytes, "kernels");
+  if (!loaded) {
+    error = loaded.error().message();
     return;
   }
-  entry = reinterpret_cast<void (*)(int64_t, int64_t, void *const *)>(dlsym(library, "kernel"));
-}
-
-LoadedKernel::~LoadedKernel() {
-  if (library)
-    dlclose(library);
+  library = std::move(*loaded);
+  entry = reinterpret_cast<void (*)(int64_t, int64_t, void *const *)>(library.symbol("kernel"));
 }
 
 std::vector<RefTensor> LoadedKernel::run(const std::vector<RefTensor> &inputs, int64_t piece, bool reversed,

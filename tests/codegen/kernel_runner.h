@@ -5,6 +5,7 @@
 #include "ir/reference/compare.h"
 #include "kernel_text.h"
 #include "mlir/IR/MLIRContext.h"
+#include "runtime/shared_object.h"
 #include <gtest/gtest.h>
 
 namespace tcc::test {
@@ -15,7 +16,6 @@ public:
   /// `tuning`: FormKernel::tuning.
   LoadedKernel(const KernelText &text, const cpu::EmitOptions &options, const std::string &tuning = {});
   LoadedKernel(const LoadedKernel &) = delete;
-  ~LoadedKernel();
 
   std::string error; // empty where the kernel was compiled
   KernelLaunch launch;
@@ -32,7 +32,7 @@ public:
 private:
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  void *library = nullptr;
+  runtime::SharedObject library;
   void (*entry)(int64_t, int64_t, void *const *) = nullptr;
 };
 
