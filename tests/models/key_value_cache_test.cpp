@@ -153,7 +153,14 @@ TEST_P(Caches, alsoFromOneTokenAndUnfused) {
 }
 
 TEST_P(Caches, alsoInBf16) {
-  expectTheWholeTextsLogits(quietly(2, DType::bf16), 37, 64, 2e-2);
+  FunctionOptions options = quietly(2, DType::bf16);
+  options.passes["narrow-activations"] = false;
+  expectTheWholeTextsLogits(options, 37, 64, 2e-2);
+}
+
+/// Where a target stores activations in 16 bits, they are rounded once more on their way from matmul to matmul.
+TEST_P(Caches, alsoWithActivationsInBf16) {
+  expectTheWholeTextsLogits(quietly(2, DType::bf16), 37, 64, 4e-2);
 }
 
 TEST_P(Caches, makeTheSameTokens) {
