@@ -5,8 +5,8 @@
 // RUN: %tcc %s --dtype=bf16 -fpad=8 -emit=fused | FileCheck %s --check-prefix=EIGHT
 // RUN: %tcc %s --dtype=bf16 -fpad=off -emit=fused | FileCheck %s --check-prefix=OFF
 // RUN: %tcc %s -emit=fused | FileCheck %s --check-prefix=OFF
-// RUN: %tcc %s --dtype=bf16 -fverify-each -o /dev/null
-// RUN: %tcc %s --dtype=bf16 -fpad=8 -fverify-each -o /dev/null
+// RUN: %tcc %s --dtype=bf16 -fno-narrow-activations -fverify-each -o /dev/null
+// RUN: %tcc %s --dtype=bf16 -fno-narrow-activations -fpad=8 -fverify-each -o /dev/null
 // RUN: %tcc %s --dtype=bf16 -emit=shaped -Rpass=pad -Rpass-missed=pad 2>&1 >/dev/null | FileCheck %s --check-prefix=SAID
 // RUN: %tcc %s -emit=shaped -Rpass=pad -Rpass-missed=pad 2>&1 >/dev/null | FileCheck %s --check-prefix=WIDE
 // RUN: %tcc %s --target=cuda -emit=shaped -Rpass-missed=pad 2>&1 >/dev/null | FileCheck %s --check-prefix=CUDA
