@@ -21,7 +21,7 @@ struct RankShare {
 };
 
 struct PassFlags {
-  int level = 2;                           ///< -O0 … -O3: 0 makes one kernel for each op; 3: as 2, and kernels are tuned
+  int level = 2; ///< -O0 … -O3: 0 makes one kernel for each op; 3: as 2, and kernels are tuned
   std::map<std::string, bool> passes = {}; ///< -f<pass> and -fno-<pass>, by name
   /// -fpad=: sizes of matmuls grow to multiples of this number; 0: they do not grow; nothing: the target decides.
   std::optional<int64_t> padding = {};

@@ -164,7 +164,6 @@ struct Product::Slab {
   float *sums = nullptr;
   bool isBegun = false; // whether sums hold those of the depth before
   bool isLast = false;  // of the blocks of a chunk
-  bool isWhole = false; // whether its depth is the chunk's
 };
 
 /// A slab against one cut of the resident panels, over a chunk of depth.
@@ -182,7 +181,6 @@ void Product::runTask(const Call &call, int64_t task, char *memory, const Stretc
   slab.greatestOfResident = greatestOf(call);
   slab.sums = reinterpret_cast<float *>(carriesSums ? call.scratch + carriedAt + task * sumsBytes : memory + slabBytes);
   slab.isBegun = carriesSums && depth.firstDepth > 0;
-  slab.isWhole = depth.depth <= block;
   for (int64_t at = 0; at < depth.depth; at += block) {
     slab.part.firstDepth = depth.firstDepth + at;
     slab.part.depth = std::min(block, depth.depth - at);
@@ -209,7 +207,7 @@ void Product::multiplySlab(const Call &call, const Slab &slab, bool isFirstChunk
         const bool isLast = slab.isLast && step + stretch >= steps;
         const Block to = blockAt(call, r, slab.part.firstPanel + s, carriesSums || isFirstChunk);
         const bool byParts = parts == 1 || (splits(slab.greatestOfResident[r]) && splits(slab.greatest[s]));
-        const bool direct = slab.isWhole && steps <= stretch && byParts && to.rows == panelLines &&
+        const bool direct = isLast && step == 0 && !slab.isBegun && byParts && to.rows == panelLines &&
                             to.columns == panelLines && to.results.dtype == DType::f32 && !to.results.bias &&
                             !to.results.streams;
         float *dense = slab.sums + (keepsSums() ? (r - slab.cut.begin) * slabPanels + s : s) * panelSums;
