@@ -144,23 +144,30 @@ Outcome train(const Case &chosen, FunctionOptions options, int steps = 3) {
   return outcome;
 }
 
-std::vector<Outcome> trainOnThreads(int64_t ranks, const Case &chosen, const FunctionOptions &options,
-                                    Timing timing = Timing::random) {
+/// Calls `run` on a thread for each rank, with its number and with the options of that rank; failures name `what`.
+template <typename Run>
+void onEachRank(const std::string &what, int64_t ranks, const FunctionOptions &options, Timing timing, Run &&run) {
   const auto shared = std::make_shared<ThreadRun>(ranks);
-  std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       FunctionOptions given = options;
       given.ranks = std::make_shared<ThreadRanks>(shared, rank, timing, 23 + static_cast<uint64_t>(rank));
       try {
-        outcomes[size_t(rank)] = train(chosen, given);
+        run(rank, given);
       } catch (const std::exception &error) {
-        ADD_FAILURE() << chosen.name << ", rank " << rank << " of " << ranks << ": " << error.what();
+        ADD_FAILURE() << what << ", rank " << rank << " of " << ranks << ": " << error.what();
       }
     });
   for (std::thread &thread : threads)
     thread.join();
+}
+
+std::vector<Outcome> trainOnThreads(int64_t ranks, const Case &chosen, const FunctionOptions &options,
+                                    Timing timing = Timing::random) {
+  std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
+  onEachRank(chosen.name, ranks, options, timing,
+             [&](int64_t rank, const FunctionOptions &given) { outcomes[size_t(rank)] = train(chosen, given); });
   return outcomes;
 }
 
@@ -287,71 +294,59 @@ TEST(Zero, RanksNeedEqualLanesForPartsOfParameters) {
 /// A NaN in a row of a parameter that another rank keeps, or of a moment, is found where it is.
 TEST(Zero, TheSearchForWhatIsNotFiniteReadsWholeStates) {
   constexpr int64_t ranks = 2;
-  const auto shared = std::make_shared<ThreadRun>(ranks);
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      FunctionOptions options = quiet();
-      options.threads = 1;
-      options.zero = 3;
-      options.ranks = std::make_shared<ThreadRanks>(shared, rank, Timing::early, 5);
-      Net net(caseNamed("adamw"));
-      Function step =
-          compile("step", [&](Tensor x, Tensor lr, Tensor number) { return net.step(x, lr, number); }, options);
-      const std::vector<Array> arguments{sequence({rows, width}, -1, 0.004f), 0.01f, 1.0f};
-      step.call(arguments);
-      if (rank + 1 == ranks) { // of the second rank's rows
-        net.weights[2].data<float>()[0] = std::nanf("");
-        net.optimizer->states().front().data<float>()[0] = std::nanf("");
-      }
-      if (rank == 0)
-        EXPECT_HAS(errorOf([&] { step.findNonFinite(arguments); }),
-                   "state 'first' is one rank's part, and a look at the step needs it whole: makeWhole()");
-      makeWhole(net.weights, options.ranks.get(), WholeOn::firstRank);
-      makeWhole(net.optimizer->states(), options.ranks.get(), WholeOn::firstRank);
-      if (rank > 0)
-        return;
-      EXPECT_HAS(step.findNonFinite(arguments),
-                 "state `embed`, before the step: 1 of 260 values are not finite, the first "
-                 "of them, value 120, is NaN");
-      for (float &value : net.weights[2].data<float>())
-        value = 0.1f;
-      EXPECT_EQ(step.findNonFinite(arguments), "") << "losses and norms do not read moments";
-    });
-  for (std::thread &thread : threads)
-    thread.join();
+  FunctionOptions all = quiet();
+  all.threads = 1;
+  all.zero = 3;
+  onEachRank("adamw", ranks, all, Timing::early, [&](int64_t rank, const FunctionOptions &options) {
+    Net net(caseNamed("adamw"));
+    Function step =
+        compile("step", [&](Tensor x, Tensor lr, Tensor number) { return net.step(x, lr, number); }, options);
+    const std::vector<Array> arguments{sequence({rows, width}, -1, 0.004f), 0.01f, 1.0f};
+    step.call(arguments);
+    if (rank + 1 == ranks) { // of the second rank's rows
+      net.weights[2].data<float>()[0] = std::nanf("");
+      net.optimizer->states().front().data<float>()[0] = std::nanf("");
+    }
+    if (rank == 0)
+      EXPECT_HAS(errorOf([&] { step.findNonFinite(arguments); }),
+                 "state 'first' is one rank's part, and a look at the step needs it whole: makeWhole()");
+    makeWhole(net.weights, options.ranks.get(), WholeOn::firstRank);
+    makeWhole(net.optimizer->states(), options.ranks.get(), WholeOn::firstRank);
+    if (rank > 0)
+      return;
+    EXPECT_HAS(step.findNonFinite(arguments),
+               "state `embed`, before the step: 1 of 260 values are not finite, the first "
+               "of them, value 120, is NaN");
+    for (float &value : net.weights[2].data<float>())
+      value = 0.1f;
+    EXPECT_EQ(step.findNonFinite(arguments), "") << "losses and norms do not read moments";
+  });
 }
 
 TEST(Zero, PartsAreNoWholeStates) {
-  const auto shared = std::make_shared<ThreadRun>(2);
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < 2; ++rank)
-    threads.emplace_back([&, rank] {
-      FunctionOptions options = quiet();
-      options.threads = 1;
-      options.zero = 1;
-      options.ranks = std::make_shared<ThreadRanks>(shared, rank, Timing::early, 5);
-      Net net(caseNamed("adamw"));
-      Function step =
-          compile("step", [&](Tensor x, Tensor lr, Tensor number) { return net.step(x, lr, number); }, options);
-      step(sequence({rows, width}, -1, 0.004f), 0.01f, 1.0f);
-      const State &state = net.optimizer->states().front();
-      EXPECT_TRUE(state.isPart());
-      EXPECT_EQ(state.data<float>().size(), size_t(10 * 33)) << "the part, not the whole";
-      EXPECT_FALSE(net.weights[0].isPart());
-      const auto save = [&] { saveStates("/nonexistent/file", net.optimizer->states()); };
-      EXPECT_HAS(errorOf(save), "state 'first.m' is one rank's part");
-      EXPECT_HAS(errorOf([&] { wholeStates(net.optimizer->states(), nullptr); }), "its ranks are needed");
-      // A step that keeps all of it has no use for a part.
-      FunctionOptions whole = options;
-      whole.zero = 0;
-      whole.ranks = nullptr;
-      Function other =
-          compile("other", [&](Tensor x, Tensor lr, Tensor number) { return net.step(x, lr, number); }, whole);
-      EXPECT_HAS(errorOf([&] { other(sequence({rows, width}, -1, 0.004f), 0.01f, 2.0f); }), "bytes; the step takes");
-    });
-  for (std::thread &thread : threads)
-    thread.join();
+  FunctionOptions all = quiet();
+  all.threads = 1;
+  all.zero = 1;
+  onEachRank("adamw", 2, all, Timing::early, [&](int64_t, const FunctionOptions &options) {
+    Net net(caseNamed("adamw"));
+    Function step =
+        compile("step", [&](Tensor x, Tensor lr, Tensor number) { return net.step(x, lr, number); }, options);
+    step(sequence({rows, width}, -1, 0.004f), 0.01f, 1.0f);
+    const State &state = net.optimizer->states().front();
+    EXPECT_TRUE(state.isPart());
+    EXPECT_EQ(state.data<float>().size(), size_t(10 * 33)) << "the part, not the whole";
+    EXPECT_FALSE(net.weights[0].isPart());
+    const auto save = [&] { saveStates("/nonexistent/file", net.optimizer->states()); };
+    EXPECT_HAS(errorOf(save), "state 'first.m' is one rank's part");
+    EXPECT_HAS(errorOf([&] { wholeStates(net.optimizer->states(), nullptr); }), "its ranks are needed");
+    // A step that keeps all of it has no use for a part.
+    FunctionOptions whole = options;
+    whole.zero = 0;
+    whole.ranks = nullptr;
+    Function other =
+        compile("other", [&](Tensor x, Tensor lr, Tensor number) { return net.step(x, lr, number); }, whole);
+    EXPECT_HAS(errorOf([&] { other(sequence({rows, width}, -1, 0.004f), 0.01f, 2.0f); }), "bytes; the step takes");
+  });
 }
 
 } // namespace
