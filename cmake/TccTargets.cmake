@@ -19,7 +19,16 @@ target_compile_options(tcc_settings INTERFACE
 # g++ 12 sees overlaps, overruns and unset values in inlined standard-library code where there are none.
 target_compile_options(tcc_settings INTERFACE
   "$<$<AND:${TCC_OWN},$<CXX_COMPILER_ID:GNU>>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-maybe-uninitialized>")
-if(TCC_CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+# clang contracts a product and a sum into one rounding where it may, g++ in ISO C++ does not: a step has the same bits
+# whoever compiled the runtime.
+target_compile_options(tcc_settings INTERFACE $<${TCC_OWN}:-ffp-contract=off>)
+# clang, of std::stable_sort in g++ 12's library.
+target_compile_options(tcc_settings INTERFACE
+  "$<$<AND:${TCC_OWN},$<COMPILE_LANG_AND_ID:CXX,Clang>>:-Wno-deprecated-declarations>")
+if(TCC_CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(tcc_settings INTERFACE
+    "$<$<AND:${TCC_OWN},$<COMPILE_LANGUAGE:CXX>>:SHELL:-Xclang -fno-pch-timestamp>")
+elseif(TCC_CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(tcc_settings INTERFACE $<$<AND:${TCC_OWN},$<COMPILE_LANGUAGE:CXX>>:-fpch-preprocess>)
 endif()
 # g++ collects its garbage from 1 GB on: about a tenth of the time to compile large files, for at most that much memory.

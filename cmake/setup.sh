@@ -11,20 +11,20 @@ if [[ -t 0 ]]; then terminal=1; fi
 
 # What the build and every program of the project need.
 build_packages=(
-  cmake ninja-build g++ git python3 python3-dev python3-venv
+  cmake ninja-build clang-22 git python3 python3-dev python3-venv
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools liblld-22-dev
   libzstd-dev zlib1g-dev libxml2-dev libcurl4-openssl-dev libedit-dev
   libfmt-dev nlohmann-json3-dev libxxhash-dev libdlpack-dev libcli11-dev libonig-dev libutf8proc-dev
   libgtest-dev libgmock-dev libbenchmark-dev pkg-config
 )
-# A browser that tests click through the page of --report with.
-test_packages=(chromium chromium-driver fonts-dejavu-core)
+# A browser that tests click through the page of --report with; the second compiler, and what AddressSanitizer links.
+test_packages=(chromium chromium-driver fonts-dejavu-core g++ libclang-rt-22-dev)
 # The text that run.sh trains on.
 text_packages=(bible-kjv)
 # Both MPIs, for the tests of several processes.
 rank_packages=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
-# For work on the project: quick rebuilds, the second compiler, format and lint, and whom products are measured beside.
-developer_packages=(ccache clang-22 libclang-rt-22-dev clang-format-22 clang-tidy-22 libdnnl-dev)
+# For work on the project: quick rebuilds, format and lint, and whom products are measured beside.
+developer_packages=(ccache clang-format-22 clang-tidy-22 libdnnl-dev)
 
 # say LINE...: prints each argument as a line.
 say() { printf '%s\n' "$@"; }

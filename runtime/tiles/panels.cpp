@@ -3,8 +3,10 @@
 #include <immintrin.h>
 
 // GCC 12, of lanes that its intrinsics leave undefined.
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 namespace tcc::runtime::tiles {
 namespace {
