@@ -531,35 +531,51 @@ EMULATED_HOOK void __tsan_read_range(void *p, unsigned long bytes) {
 EMULATED_HOOK void __tsan_write_range(void *p, unsigned long bytes) {
   emulatedAccess(p, bytes, true, __builtin_return_address(0));
 }
-// Copies of aggregates may be calls, which bind to these; `rep` because a loop or builtin would become such a call
-// again.
-EMULATED_HOOK void *memcpy(void *to, const void *from, unsigned long bytes) {
-  emulatedAccess(from, bytes, false, __builtin_return_address(0));
-  emulatedAccess(to, bytes, true, __builtin_return_address(0));
+// Copies of aggregates may be calls, which bind to these: g++ calls the functions of C, clang the sanitizer's. `rep`
+// because a loop or builtin would become such a call again.
+__attribute__((no_sanitize("thread"), always_inline)) static inline void *
+emulatedCopy(void *to, const void *from, unsigned long bytes, void *programCounter) {
+  emulatedAccess(from, bytes, false, programCounter);
+  emulatedAccess(to, bytes, true, programCounter);
   void *end = to;
   asm volatile("rep movsb" : "+D"(end), "+S"(from), "+c"(bytes)::"memory");
   return to;
 }
-EMULATED_HOOK void *memmove(void *to, const void *from, unsigned long bytes) {
+__attribute__((no_sanitize("thread"), always_inline)) static inline void *
+emulatedMove(void *to, const void *from, unsigned long bytes, void *programCounter) {
   if (static_cast<char *>(to) <= static_cast<const char *>(from))
-    return memcpy(to, from, bytes);
-  emulatedAccess(from, bytes, false, __builtin_return_address(0));
-  emulatedAccess(to, bytes, true, __builtin_return_address(0));
+    return emulatedCopy(to, from, bytes, programCounter);
+  emulatedAccess(from, bytes, false, programCounter);
+  emulatedAccess(to, bytes, true, programCounter);
   char *last = static_cast<char *>(to) + bytes - 1;
   const char *source = static_cast<const char *>(from) + bytes - 1;
   asm volatile("std\n\trep movsb\n\tcld" : "+D"(last), "+S"(source), "+c"(bytes)::"memory");
   return to;
 }
-EMULATED_HOOK void *memset(void *to, int value, unsigned long bytes) {
-  emulatedAccess(to, bytes, true, __builtin_return_address(0));
+__attribute__((no_sanitize("thread"), always_inline)) static inline void *
+emulatedFill(void *to, int value, unsigned long bytes, void *programCounter) {
+  emulatedAccess(to, bytes, true, programCounter);
   void *end = to;
   asm volatile("rep stosb" : "+D"(end), "+c"(bytes) : "a"(value) : "memory");
   return to;
 }
+#define EMULATED_COPIES(prefix)                                                                                        \
+  EMULATED_HOOK void *prefix##memcpy(void *to, const void *from, unsigned long bytes) {                                \
+    return emulatedCopy(to, from, bytes, __builtin_return_address(0));                                                 \
+  }                                                                                                                    \
+  EMULATED_HOOK void *prefix##memmove(void *to, const void *from, unsigned long bytes) {                               \
+    return emulatedMove(to, from, bytes, __builtin_return_address(0));                                                 \
+  }                                                                                                                    \
+  EMULATED_HOOK void *prefix##memset(void *to, int value, unsigned long bytes) {                                       \
+    return emulatedFill(to, value, bytes, __builtin_return_address(0));                                                \
+  }
+EMULATED_COPIES()
+EMULATED_COPIES(__tsan_)
 EMULATED_HOOK void __tsan_func_entry(void *) {}
 EMULATED_HOOK void __tsan_func_exit(void) {}
 EMULATED_HOOK void __tsan_init(void) {}
 #undef EMULATED_ACCESS
+#undef EMULATED_COPIES
 #undef EMULATED_HOOK
 #endif
 #undef LINE
