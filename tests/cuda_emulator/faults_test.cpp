@@ -118,9 +118,10 @@ const std::vector<Fault> faults = {
      FindingKind::Misaligned, ""},
     {"BoxRowsWrong", "pipeline", "step * 64, block_y() * 128);", "step * 64, block_y() * 64);", std::nullopt, ""},
     {"StoreNeverAwaited", "pipeline", "      tma_store_wait<0>();\n", "\n", FindingKind::Leftover, ""},
+    // A race where the load lands before the block ends, else a leftover: that depends on the host's compiler.
     {"LoadNeverAwaited", "pipeline",
      "      for (int step = 0; step < steps; ++step) {\n        int stage = step % 2;\n",
-     "      for (int step = 0; step <= steps; ++step) {\n        int stage = step % 2;\n", FindingKind::Leftover, ""},
+     "      for (int step = 0; step <= steps; ++step) {\n        int stage = step % 2;\n", std::nullopt, ""},
     {"StoredResultReadEarly", "stores", "    tma_store_wait<0>(); // what", "    tma_store_wait_read<0>(); // what",
      FindingKind::Race, "sum += tiles"},
     {"StoredSourceReusedEarly", "stores", "      tma_store_wait_read<0>(); // the", "      // the", FindingKind::Race,
