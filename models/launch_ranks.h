@@ -37,7 +37,7 @@ public:
 /// The normal end, to which all ranks come with this exit status.
 void leaveRun(const std::shared_ptr<runtime::Ranks> &ranks, int status);
 /// Prints an error and ends the run, also that of other ranks. If this process is alone, it gives the exit status. An
-/// error that every rank meets is printed by the first one.
-int endRun(runtime::Ranks *ranks, const std::string &message, int status);
+/// error that every rank meets is printed by the first one. `isCommon`: every rank is known to have it (CommonError).
+int endRun(runtime::Ranks *ranks, const std::string &message, int status, bool isCommon = false);
 
 } // namespace tcc::models

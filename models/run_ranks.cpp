@@ -88,7 +88,7 @@ void RunRanks::requireEqual(const RankFacts &facts) {
   for (size_t other = 1; other < known.size(); ++other)
     for (const auto &[name, value] : known[0])
       if (const auto found = known[other].find(name); found != known[other].end() && found->second != value)
-        throw Error(
+        throw CommonError(
             fmt::format("rank {} on {} differs from rank 0 on {} in its {}: {}, not {}; all ranks of a run have "
                         "the same",
                         other, hosts[other], hosts[0], name, found->second, value));

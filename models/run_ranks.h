@@ -1,6 +1,7 @@
 // RunRanks: the processes that train one model together, as the training loop sees them. A process that is alone
 // exchanges nothing.
 #pragma once
+#include "frontend/error.h"
 #include "models/options.h"
 #include "runtime/ranks/ranks.h"
 
@@ -16,6 +17,11 @@ namespace tcc::models {
 /// Facts that must be equal on all ranks, by names that messages show.
 using RankFacts = std::map<std::string, std::string>;
 
+/// An error that every rank of a run throws, in the same words.
+struct CommonError : Error {
+  using Error::Error;
+};
+
 /// Errors of the engine are thrown as Error. All ranks call the same functions in the same order.
 class RunRanks {
 public:
@@ -29,8 +35,8 @@ public:
   /// "4 ranks by Open MPI v4.1.4, 8 lanes"; empty for a process that is alone.
   std::string describe(int64_t lanes) const;
 
-  /// Throws Error on every rank if one has another fact than the first. The error says which fact, of which rank, and
-  /// both values. Long values should be digests.
+  /// Throws CommonError on every rank if one has another fact than the first. The error says which fact, of which rank,
+  /// and both values. Long values should be digests.
   void requireEqual(const RankFacts &facts);
 
   /// A moment of the run that is the same on all ranks: the first rank's clock, and the first signal that any rank was

@@ -10,6 +10,7 @@
 #include "models/options.h"
 #include "models/options_file.h"
 #include "models/run_device.h"
+#include "models/run_ranks.h"
 #include "models/trainer.h"
 #include "runtime/cpu.h"
 #include "runtime/files.h"
@@ -69,6 +70,8 @@ int run(int count, char **arguments) {
     const int status = train(*parsed.options, table, ranks);
     leaveRun(ranks, status);
     return status;
+  } catch (const CommonError &error) {
+    return endRun(ranks.get(), error.what(), error.exitStatus(), true);
   } catch (const tcc::Error &error) {
     return endRun(ranks.get(), error.what(), error.exitStatus());
   } catch (const std::bad_alloc &) {
