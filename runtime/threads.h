@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -39,6 +40,22 @@ void parallelRun(int64_t parts, Fn &&fn) {
       parts, [](void *context, int64_t part) { (*static_cast<Callable *>(context))(part); },
       const_cast<void *>(static_cast<const void *>(std::addressof(fn))));
 }
+
+/// Calls `body` on the calling thread, while the other threads of the pool stand by for the parallelRun() calls of the
+/// body. Between two calls they wait as setSpinTime() says, and libgomp is not asked: that saves it time, and it spins
+/// but briefly where a process has more of its threads than CPUs, as one with a second pool has. The body must not
+/// throw, and must not call code that uses OpenMP itself, which would find one thread.
+void withTeam(void (*body)(void *context), void *context);
+
+template <typename Body>
+void withTeam(Body &&body) {
+  using Callable = std::remove_reference_t<Body>;
+  withTeam([](void *context) { (*static_cast<Callable *>(context))(); },
+           const_cast<void *>(static_cast<const void *>(std::addressof(body))));
+}
+
+/// How long a thread of a team spins before it sleeps.
+void setSpinTime(std::chrono::nanoseconds time);
 
 /// Calls fn(task, worker) once for each task in [0, tasks): each of `workers` threads takes the task of its own number
 /// first, so that none is without one, and then the next one when it is free. One worker is the calling thread.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <strings.h>
 #include <system_error>
 #include <thread>
 
@@ -18,7 +19,9 @@ namespace tcc::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds sampleEvery{50};
+constexpr std::chrono::milliseconds sampleEvery{200};
+/// How long threads of a team spin: about as long as libgomp's by itself, and, briefly, as a thread takes to wake up.
+constexpr std::chrono::microseconds longSpin{10'000}, briefSpin{50};
 
 /// Holds idle pool threads from its construction to its end.
 class IdleTeam {
@@ -52,9 +55,17 @@ private:
   }
 };
 
+/// Whether the environment says how threads wait. A team's threads follow OMP_WAIT_POLICY as libgomp's do.
+bool isChosenByUser() {
+  const char *policy = std::getenv("OMP_WAIT_POLICY");
+  if (policy)
+    setSpinTime(::strcasecmp(policy, "passive") == 0 ? std::chrono::minutes(0) : std::chrono::minutes(5));
+  return policy || std::getenv("GOMP_SPINCOUNT");
+}
+
 struct Watch {
   std::mutex mutex;
-  const bool chosenByUser = std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT");
+  const bool chosenByUser = isChosenByUser();
   BusyJudge judge;
   Clock::time_point lastTime = Clock::now();
   std::optional<int64_t> lastQueued = queuedNanoseconds();
@@ -128,6 +139,7 @@ void setBriefWaits(bool brief, int threads) {
   const std::lock_guard lock(waits.mutex);
   waits.idle.reset();
   waits.brief = false;
+  setSpinTime(brief ? briefSpin : longSpin);
   if (!brief)
     return;
   try {

@@ -18,8 +18,8 @@ NATIVE = ["masked_scatter", "index_reduce.amax", "nn.functional.pad.replicate_ne
           "nn.functional.rrelu", "combinations", "masked.median", "addbmm", "kthvalue"]
 
 
-def entry_of(name: str):
-    return next(op for op in op_db if judge_ops.key_of(op, "f32") == f"{name} f32")
+def entry_of(name: str, kind: str = "f32"):
+    return next(op for op in op_db if judge_ops.key_of(op, kind) == f"{name} {kind}")
 
 
 @pytest.mark.parametrize("name", NATIVE)
@@ -168,6 +168,30 @@ def test_eye(sizes, dtype):
 def test_products_of_integers(sizes):
     a, b = (torch.randint(-2 ** 40, 2 ** 40, size) for size in sizes)  # which wrap
     assert torch.equal(torch.compile(torch.matmul, backend="tcc", options={"fallback": "error"})(a, b), a @ b)
+
+
+@pytest.mark.parametrize("name", ["addbmm", "topk", "tril_indices", "triu_indices", "bitwise_left_shift",
+                                  "bitwise_right_shift"])
+def test_entries_of_integers_are_native(name):
+    entry = judge_ops.judge(entry_of(name, "i64"), torch.int64, 3, 0)
+    assert judge_ops.verdict(entry) == "native", entry
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_shifts_of_all_places(dtype):
+    bits = torch.iinfo(dtype).bits
+    x = torch.tensor([0, 1, -1, 5, -6, torch.iinfo(dtype).max, torch.iinfo(dtype).min], dtype=dtype)[:, None]
+    places = torch.arange(-2, bits + 3, dtype=dtype)
+    for shift in (torch.bitwise_left_shift, torch.bitwise_right_shift):
+        seen = torch.compile(shift, backend="tcc", options={"fallback": "error"})(x, places)
+        assert torch.equal(seen, shift(x, places)), shift
+
+
+@pytest.mark.parametrize("rows, columns, offset", [(3, 5, 0), (5, 3, 1), (4, 4, -2), (2, 3, -4), (2, 3, 5)])
+def test_places_of_triangles(rows, columns, offset):
+    for places in (torch.tril_indices, torch.triu_indices):
+        seen = torch.compile(lambda: places(rows, columns, offset), backend="tcc", options={"fallback": "error"})()
+        assert torch.equal(seen, places(rows, columns, offset)), places
 
 
 def test_of_equal_elements_any_may_be_taken():

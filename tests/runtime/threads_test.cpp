@@ -2,7 +2,10 @@
 #include "runtime/chunk_table.h"
 #include "runtime/threads.h"
 #include <atomic>
+#include <chrono>
 #include <gtest/gtest.h>
+#include <thread>
+#include <time.h>
 
 namespace tcc::runtime {
 namespace {
@@ -23,6 +26,61 @@ TEST(Threads, nestedCallsStillRunEveryPart) {
   std::atomic<int> total = 0;
   parallelRun(4, [&](int64_t) { parallelRun(8, [&](int64_t) { ++total; }); });
   EXPECT_EQ(total, 32);
+}
+
+TEST(Threads, aTeamRunsEveryPartOfEachCall) {
+  for (bool sleeps : {false, true}) {
+    setSpinTime(sleeps ? std::chrono::nanoseconds(0) : std::chrono::milliseconds(10));
+    for (int threads : {1, 2, 5}) {
+      ThreadCountScope scope(threads);
+      const std::thread::id self = std::this_thread::get_id();
+      std::vector<std::atomic<int>> seen(7);
+      std::atomic<int> others = 0;
+      withTeam([&] {
+        EXPECT_EQ(std::this_thread::get_id(), self);
+        withTeam([] {}); // the team that is there
+        for (int64_t round = 0; round < 500; ++round)
+          parallelRun(1 + round % 7, [&](int64_t part) {
+            ++seen[part];
+            if (std::this_thread::get_id() != self)
+              ++others;
+          });
+      });
+      for (int64_t part = 0; part < 7; ++part) {
+        int expected = 0;
+        for (int64_t round = 0; round < 500; ++round)
+          expected += part < 1 + round % 7;
+        EXPECT_EQ(seen[part], expected) << "part " << part;
+      }
+      EXPECT_EQ(others > 0, threads > 1);
+      parallelRun(7, [&](int64_t part) { seen[part] = -1; }); // as before the team
+      for (auto &count : seen)
+        EXPECT_EQ(count, -1);
+    }
+  }
+  setSpinTime(std::chrono::milliseconds(10));
+}
+
+TEST(Threads, callsWithinAPartOfATeamRunEveryPart) {
+  ThreadCountScope scope(2);
+  std::atomic<int> total = 0;
+  withTeam([&] { parallelRun(4, [&](int64_t) { parallelRun(8, [&](int64_t) { ++total; }); }); });
+  EXPECT_EQ(total, 32);
+}
+
+TEST(Threads, aTeamThatWaitsLongSleeps) {
+  ThreadCountScope scope(2);
+  setSpinTime(std::chrono::microseconds(50));
+  timespec before, after;
+  withTeam([&] {
+    parallelRun(2, [](int64_t) {});
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+  });
+  setSpinTime(std::chrono::milliseconds(10));
+  const int64_t taken = (after.tv_sec - before.tv_sec) * 1'000'000'000 + after.tv_nsec - before.tv_nsec;
+  EXPECT_LT(taken, 20'000'000) << "nanoseconds of processor time while a thread of the team has nothing to do";
 }
 
 TEST(Threads, cutsCoverTheExtentAtMultiplesOfTheGranularity) {

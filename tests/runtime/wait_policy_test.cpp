@@ -12,9 +12,9 @@ namespace {
 TEST(WaitPolicy, isBusyAtOnceAndQuietAfterAWhile) {
   BusyJudge judge;
   EXPECT_FALSE(judge.busy());
-  judge.sample(39, 1000);
+  judge.sample(99, 1000);
   EXPECT_FALSE(judge.busy());
-  judge.sample(41, 1000);
+  judge.sample(101, 1000);
   EXPECT_TRUE(judge.busy());
   for (int i = 1; i < BusyJudge::quietSamples; ++i)
     judge.sample(0, 1000);

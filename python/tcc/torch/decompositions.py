@@ -54,9 +54,9 @@ def bucketize(x, boundaries, *, out_int32=False, right=False):
 
 
 def addbmm(x, a, b, *, beta=1, alpha=1):
-    if not x.dtype.is_floating_point:
-        return NotImplemented
-    made = torch.bmm(a, b).sum(0) * alpha
+    if not a.dtype.is_floating_point:
+        alpha, beta = int(alpha), int(beta)
+    made = torch.bmm(a, b).sum(0, dtype=a.dtype) * alpha
     return made.expand_as(x + made).clone() if beta == 0 else x * beta + made
 
 
@@ -96,6 +96,23 @@ def nonzero_static(x, *, size, fill_value=-1):
         stride //= max(length, 1)
         columns.append(torch.where(flat < 0, fill_value, flat // max(stride, 1) % max(length, 1)))
     return torch.stack(columns, 1) if columns else torch.empty((size, 0), dtype=torch.int64, device=x.device)
+
+
+def triangle(rows: int, columns: int, offset: int, is_lower: bool, dtype, device):
+    """The places of a matrix's triangle, row by row: [2, count]."""
+    row, column = torch.arange(rows, device=device)[:, None], torch.arange(columns, device=device)
+    inside = column - row <= offset if is_lower else column - row >= offset
+    ends = [min(max(i + offset + is_lower, 0), columns) for i in range(rows)]
+    count = sum(ends) if is_lower else rows * columns - sum(ends)
+    return nonzero_static(inside, size=count).t().contiguous().to(dtype or torch.int64)
+
+
+def tril_indices(row, col, offset=0, *, dtype=torch.int64, layout=None, device=None, pin_memory=None):
+    return triangle(row, col, offset, True, dtype, device)
+
+
+def triu_indices(row, col, offset=0, *, dtype=torch.int64, layout=None, device=None, pin_memory=None):
+    return triangle(row, col, offset, False, dtype, device)
 
 
 def index_reduce(x, dim, index, source, reduce, *, include_self=True):
@@ -155,6 +172,7 @@ OWN = {aten.masked_scatter.default: masked_scatter, aten.masked_scatter_backward
        aten.index_reduce.default: index_reduce, aten.bucketize.Tensor: bucketize,
        aten.addbmm.default: addbmm, aten._trilinear.default: trilinear, aten.nanmedian.dim: nanmedian,
        aten.nonzero_static.default: nonzero_static,
+       aten.tril_indices.default: tril_indices, aten.triu_indices.default: triu_indices,
        aten.replication_pad1d_backward.default: replication_pad_backward,
        aten.replication_pad2d_backward.default: replication_pad_backward,
        aten.replication_pad3d_backward.default: replication_pad_backward,

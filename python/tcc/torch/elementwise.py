@@ -270,6 +270,32 @@ for _name, _op in {"and": "and", "or": "or", "xor": "ne"}.items():
     _logical(_name, _op)
 
 
+def _shift(name: str) -> None:
+    """By a product or a quotient of a power of 2. torch shifts all bits out where the number of places is negative or
+    too large, as for each larger number."""
+    @lower(f"bitwise_{name}_shift.Tensor", f"bitwise_{name}_shift.Tensor_Scalar", f"bitwise_{name}_shift.Scalar_Tensor")
+    def lowered(c: Lowering, out, x, places):
+        g, (x, places) = c.g, c.pair(x, places, out)
+        bits = int(x.element[1:])
+        fits = g.binary("and", g.compare("ge", places, c.like(0, x)), g.compare("lt", places, c.like(bits - 1, x)))
+        power = c.like(1, x)
+        for digit in range(bits.bit_length() - 1):
+            is_set = g.compare("ne", g.binary("and", places, c.like(1 << digit, x)), c.like(0, x))
+            power = g.binary("mul", power, g.select(is_set, c.like(1 << (1 << digit), x), c.like(1, x)))
+        power = g.select(fits, power, c.like(1, x))
+        if name == "left":
+            low = g.binary("and", x, c.like(1, x))  # all that is left of a shift by one place less than there are
+            last = g.select(g.compare("eq", low, c.like(0, x)), c.like(0, x), c.like(-1 << (bits - 1), x))
+            rest = g.select(g.compare("eq", places, c.like(bits - 1, x)), last, c.like(0, x))
+            return g.select(fits, g.binary("mul", x, power), rest)
+        sign = g.select(g.compare("lt", x, c.like(0, x)), c.like(-1, x), c.like(0, x))
+        return g.select(fits, g.binary("floor_divide", x, power), sign)
+
+
+_shift("left")
+_shift("right")
+
+
 @lower("pow.Tensor_Scalar")
 def power(c, out, x, exponent):
     g, x = c.g, c.to_kind(x, out)

@@ -336,6 +336,7 @@ private:
         plan.instructions[index].call);
   }
   Error runList(size_t begin, size_t end, Profiler *profiler) override;
+  Error runStretch(size_t begin, size_t end, Profiler *profiler);
   Error executeRange(size_t begin, size_t end, Profiler *profiler);
   Error executeChecked(size_t begin, size_t end, Profiler *profiler);
   void poison();
@@ -343,6 +344,7 @@ private:
 
   std::shared_ptr<Arena> arena;
   std::vector<AnyRunner> runners; // one an instruction, of its kind
+  std::vector<bool> callsUser;    // of each: whether it or a part of it calls a function of the user's
   std::vector<char *> inputs, outputs, constants;
   int64_t touchedBytes = 0;
 };
@@ -366,6 +368,11 @@ Error CpuProgram::load(std::span<const std::string> code) {
       return instructionError(i, instruction, error.message());
     adaptWaiting(options.threads); // a clock's look, mostly
   }
+  callsUser.assign(plan.instructions.size(), false);
+  for (size_t i = 0; i < callsUser.size(); ++i)
+    for (size_t part = i; part <= i + partsOf(plan.instructions[i]) && part < callsUser.size(); ++part)
+      if (std::holds_alternative<CustomCall>(plan.instructions[part].call))
+        callsUser[i] = true;
   return Error::success();
 }
 
@@ -402,12 +409,37 @@ Error CpuProgram::runList(size_t begin, size_t end, Profiler *profiler) {
   return Error::success();
 }
 
+/// Instructions that call nothing of the user's. One team of threads runs all, if more than one of them is shared among
+/// threads.
+Error CpuProgram::runStretch(size_t begin, size_t end, Profiler *profiler) {
+  const auto isShared = [](const Instruction &instruction) { return !isTooSmallToShare(instruction); };
+  if (std::count_if(plan.instructions.begin() + static_cast<ptrdiff_t>(begin),
+                    plan.instructions.begin() + static_cast<ptrdiff_t>(end), isShared) < 2)
+    return runList(begin, end, profiler);
+  Error error = Error::success();
+  withTeam([&] { error = runList(begin, end, profiler); });
+  return error;
+}
+
 Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
   if (begin == 0)
     flights.clear(); // of a step that failed
   const int64_t stepStart = profiler ? Profiler::now() : 0;
-  if (Error error = runList(begin, end, profiler))
-    return error;
+  // A user's function may have threads of its own, so that no team may be there.
+  for (size_t first = begin; first < end;) {
+    size_t last = first;
+    while (last < end && !callsUser[last])
+      last += 1 + partsOf(plan.instructions[last]);
+    if (Error error = runStretch(first, last, profiler))
+      return error;
+    first = last;
+    if (first < end) {
+      last += 1 + partsOf(plan.instructions[first]);
+      if (Error error = runList(first, last, profiler))
+        return error;
+      first = last;
+    }
+  }
   if (profiler)
     profiler->record({plan.name, "step", stepStart, Profiler::now() - stepStart, 0, 0, {}});
   return Error::success();
