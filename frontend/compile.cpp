@@ -144,7 +144,7 @@ std::vector<State> Function::Impl::statesOf(const Record &record, const runtime:
 void Function::Impl::prepare(std::span<const Array> arguments) {
   ++counts.calls;
   reason.clear();
-  if (options.frozen && current) {
+  if (options.frozen && current && !tracesAgain) {
     bool same = arguments.size() == inputTypes.size();
     for (size_t i = 0; same && i < arguments.size(); ++i)
       same = arguments[i].dtype() == inputTypes[i].dtype && arguments[i].shape() == inputTypes[i].shape;
@@ -155,6 +155,7 @@ void Function::Impl::prepare(std::span<const Array> arguments) {
   const Clock::time_point start = Clock::now();
   current = nullptr;
   trace(arguments);
+  tracesAgain = false;
   if (!recorded.record->reads.empty())
     return;
   const double traceMs = millisecondsSince(start);

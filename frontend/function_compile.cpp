@@ -283,7 +283,7 @@ void Function::Impl::tellRemarks(const Remarks &remarks) const {
 /// The record of a call with these arguments, which is traced anew.
 const Record &Function::Impl::recordFor(std::span<const Array> arguments) {
   trace(arguments);
-  current = nullptr; // a frozen function traces again
+  tracesAgain = true;
   return *recorded.record;
 }
 
@@ -418,7 +418,7 @@ std::string Function::graph(std::span<const Array> arguments) {
   const Impl::Turn turn(held());
   const Impl::CallScope scope(*impl, arguments);
   if (impl->hasPathFor(arguments))
-    impl->current = nullptr; // a frozen function traces again
+    impl->tracesAgain = true;
   else
     impl->recordFor(arguments);
   const mlir::OwningOpRef<mlir::ModuleOp> module = impl->module(*impl->recorded.record, impl->options.outputs, true);

@@ -105,8 +105,9 @@ struct Function::Impl {
   std::vector<std::string> inputNames;
   std::vector<ValueType> inputTypes; // of the last call
   Recorded recorded;
-  bool wasRecorded = false; // whether the last recording came to its end
-  std::shared_ptr<runtime::Executable> current;
+  bool wasRecorded = false;                     // whether the last recording came to its end
+  std::shared_ptr<runtime::Executable> current; // of the last call
+  bool tracesAgain = false; // a look at the step has traced since then, so a frozen function must, too
   std::map<const runtime::Executable *, std::map<std::string, ValueHint>> hints; // in checked mode
   CompileSummary summary;
   std::string reason;

@@ -20,13 +20,12 @@ public:
         arguments(arguments) {
     if (!option.empty())
       rung.options.push_back(option);
-    plan = planOf(rung, arguments);
-    prefetches = optionsOf(rung, arguments).prefetches;
+    planned = plan(rung, arguments);
   }
 
   bool isSameAs(const AblatedStep &step) const override {
     const auto &other = static_cast<const TrainedStep &>(step);
-    return plan == other.plan && prefetches == other.prefetches;
+    return runTheSame(planned, other.planned);
   }
   StepSize size() const override { return {last.kernels, last.matmuls, last.plannedBytes}; }
   double milliseconds() override {
@@ -38,9 +37,7 @@ private:
   static constexpr char untuned[] = "--tuning-seconds=0"; // so many forms are not tuned one by one
   Rung rung;
   const std::vector<std::string> &arguments;
-  std::string plan;
-  bool prefetches = true; // whether batches are read ahead; plans do not say it
-  RungResult last;
+  RungResult planned, last;
 };
 
 /// The least time that the step can take on this machine, and what it goes to.

@@ -29,20 +29,43 @@ std::vector<std::string> together(std::vector<std::string> options, const std::v
   return options;
 }
 
-void printHead(std::FILE *output) {
-  fmt::print(output, "  {:<26} {:>8} {:>11} {:>7} {:>8} {:>8} {:>11} {:>11} {:>8} {:>9}  {}\n", "rung", "kernels",
-             "tokens/s", "spread", "x before", "x first", "planned MB", "counted MB", "machine", "loss", "script");
+/// How many times `before` a number is, as "0.839"; empty where there is nothing before, or nothing is known.
+std::string ratio(double now, double before) {
+  return before > 0 && now > 0 ? fmt::format("{:.3f}", now / before) : "";
 }
 
-void printRow(std::FILE *output, const RungResult &now, const RungResult *before, const RungResult &first) {
+double megabytes(int64_t bytes) {
+  return double(bytes) / 1e6;
+}
+
+void printHead(std::FILE *output) {
+  fmt::print(output, "  {:<26} {:>8} {:>11} {:>7} {:>8} {:>8} {:>11} {:>8} {:>11} {:>8} {:>9}  {}\n", "rung", "kernels",
+             "tokens/s", "spread", "x before", "x first", "planned MB", "x before", "counted MB", "machine", "loss",
+             "script");
+}
+
+void printRow(std::FILE *output, const RungResult &now, const RungResult &before, const RungResult &first) {
   const std::string share = now.machineShare ? fmt::format("{:.1f} %", *now.machineShare * 100) : "-";
-  fmt::print(output, "  {:<26} {:>8} {:>11.0f} {:>5.1f} % {:>8} {:>8.3f} {:>11.1f} {:>11.1f} {:>8} {:>9.4f}  {}\n",
+  fmt::print(output, "  {:<26} {:>8} {:>11.0f} {:>5.1f} % {:>8} {:>8} {:>11.1f} {:>8} {:>11.1f} {:>8} {:>9.4f}  {}\n",
              now.rung.name, now.kernels, now.tokensPerSecond, now.spread * 100,
-             before ? fmt::format("{:.3f}", now.tokensPerSecond / before->tokensPerSecond) : "",
-             now.tokensPerSecond / first.tokensPerSecond, double(now.plannedBytes) / 1e6,
-             double(now.countedBytes) / 1e6, share, now.lastLoss, now.rung.script);
-  fmt::print(output, "      {}\n", fmt::join(now.rung.options, " "));
-  std::fflush(output);
+             ratio(now.tokensPerSecond, before.tokensPerSecond), ratio(now.tokensPerSecond, first.tokensPerSecond),
+             megabytes(now.plannedBytes), ratio(double(now.plannedBytes), double(before.plannedBytes)),
+             megabytes(now.countedBytes), share, now.lastLoss, now.rung.script);
+}
+
+void printPlanHead(std::FILE *output) {
+  fmt::print(output, "  {:<26} {:>8} {:>8} {:>11} {:>8} {:>8} {:>9} {:>11} {:>8}  {}\n", "rung", "kernels", "matmuls",
+             "planned MB", "x before", "x first", "least ms", "tokens/s <=", "x before", "script");
+}
+
+void printPlanRow(std::FILE *output, const RungResult &now, const RungResult &before, const RungResult &first) {
+  const bool isKnown = now.stepMs > 0;
+  fmt::print(output, "  {:<26} {:>8} {:>8} {:>11.1f} {:>8} {:>8} {:>9} {:>11} {:>8}  {}\n", now.rung.name, now.kernels,
+             now.matmuls, megabytes(now.plannedBytes), ratio(double(now.plannedBytes), double(before.plannedBytes)),
+             ratio(double(now.plannedBytes), double(first.plannedBytes)),
+             isKnown ? fmt::format("{:.1f}", now.stepMs) : "-",
+             isKnown ? fmt::format("{:.0f}", now.tokensPerSecond) : "-",
+             ratio(now.tokensPerSecond, before.tokensPerSecond), now.rung.script);
 }
 
 } // namespace
@@ -149,11 +172,12 @@ std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipli
 }
 
 std::string problemOf(const RungResult &before, const RungResult &now) {
-  const bool isSame = now.plan == before.plan && now.prefetches == before.prefetches;
-  if (isSame && now.rung.mayChangeNothing)
+  if (runTheSame(before, now) && now.rung.mayChangeNothing)
     return {};
-  if (isSame)
+  if (runTheSame(before, now))
     return fmt::format("rung '{}' has the plan of '{}': its switch switches nothing", now.rung.name, before.rung.name);
+  if (!before.wasTrained || !now.wasTrained)
+    return {};
   const double difference = std::abs(now.lastLoss - before.lastLoss);
   if (now.rung.lossTolerance && !(difference <= *now.rung.lossTolerance * std::abs(before.lastLoss)))
     return fmt::format("rung '{}' ends at a loss of {:.5f}, '{}' at {:.5f}; {:g} of it is allowed", now.rung.name,
@@ -169,10 +193,11 @@ int climbLadder(const std::vector<std::string> &arguments, const TrainOptions &o
   const std::vector<Rung> rungs =
       rungsOf(options, isGpu, !isGpu && runtime::machineLimits(options.threads).gainsFromBf16());
   fmt::print(output,
-             "the ladder of {}: each rung twice, the better run's median step; 'script' is what the switch brought "
-             "a PyTorch script on an A100 (whole 11.35)\n",
-             options.model);
-  printHead(output);
+             "the ladder of {}: {}; 'script' is what the switch brought a PyTorch script on an A100 (whole 11.35)\n",
+             options.model,
+             options.estimate ? "the plan of each rung, and the least time that the machine's limits allow it"
+                              : "each rung twice, the better run's median step");
+  options.estimate ? printPlanHead(output) : printHead(output);
   std::vector<RungResult> results;
   std::string json;
   int problems = 0;
@@ -182,17 +207,24 @@ int climbLadder(const std::vector<std::string> &arguments, const TrainOptions &o
       json += nlohmann::ordered_json{{"rung", rung.name}, {"missing", rung.missing}}.dump() + "\n";
       continue;
     }
-    RungResult result = measure(rung, arguments, 2);
-    result.plan = planOf(rung, arguments);
-    printRow(output, result, results.empty() ? nullptr : &results.back(), results.empty() ? result : results.front());
-    if (!results.empty() && result.plan == results.back().plan && rung.mayChangeNothing)
+    RungResult result = plan(rung, arguments);
+    if (!options.estimate) {
+      RungResult trained = measure(rung, arguments, 2);
+      trained.plan = std::move(result.plan);
+      result = std::move(trained);
+    }
+    const RungResult before = results.empty() ? RungResult() : results.back();
+    (options.estimate ? printPlanRow : printRow)(output, result, before, results.empty() ? result : results.front());
+    fmt::print(output, "      {}\n", fmt::join(result.rung.options, " "));
+    if (!results.empty() && runTheSame(before, result) && rung.mayChangeNothing)
       fmt::print(output, "      changes nothing at these sizes\n");
-    if (const std::string problem = results.empty() ? "" : problemOf(results.back(), result); !problem.empty()) {
+    std::fflush(output);
+    if (const std::string problem = results.empty() ? "" : problemOf(before, result); !problem.empty()) {
       fmt::print(stderr, "error: {}\n", problem);
       ++problems;
     }
     json += jsonOf(result);
-    results.push_back(result);
+    results.push_back(std::move(result));
   }
   fmt::print(output, "always on: one plan for a whole step\n");
   if (!options.jsonFile.empty())
@@ -204,12 +236,16 @@ int climbLadder(const std::vector<std::string> &arguments, const TrainOptions &o
 
 std::string ladderPlot(const std::vector<RungResult> &results, const std::string &title) {
   std::vector<Bar> bars;
-  for (const RungResult &result : results)
+  for (const RungResult &result : results) {
+    const bool wasTrained = result.wasTrained;
+    const double bytes = double(result.plannedBytes), first = double(results.front().plannedBytes);
     bars.push_back({.name = result.rung.name,
-                    .value = result.tokensPerSecond,
-                    .text = fmt::format("{:.0f} tokens/s, x{:.2f}", result.tokensPerSecond,
-                                        result.tokensPerSecond / results.front().tokensPerSecond),
+                    .value = wasTrained ? result.tokensPerSecond : bytes,
+                    .text = wasTrained ? fmt::format("{:.0f} tokens/s, x{:.2f}", result.tokensPerSecond,
+                                                     result.tokensPerSecond / results.front().tokensPerSecond)
+                                       : fmt::format("{:.0f} MB planned, x{:.2f}", bytes / 1e6, bytes / first),
                     .tooltip = fmt::format("{}", fmt::join(result.rung.options, " "))});
+  }
   return barPlot(bars, title);
 }
 

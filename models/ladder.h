@@ -16,12 +16,12 @@ std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipli
 /// nothing is wrong.
 std::string problemOf(const RungResult &before, const RungResult &now);
 
-/// Trains each rung twice, for the steps that the arguments say or 12. `arguments` is the whole command line. A table
-/// goes to `output`, JSON lines to --json, a picture to --plot. Gives the exit status, which is 1 if a rung has a
-/// problem; the problem is printed.
+/// Trains each rung twice, for the steps that the arguments say or 12; with --estimate it plans each rung and trains
+/// none. `arguments` is the whole command line. A table goes to `output`, JSON lines to --json, a picture to --plot.
+/// Gives the exit status, which is 1 if a rung has a problem; the problem is printed.
 int climbLadder(const std::vector<std::string> &arguments, const TrainOptions &options, std::FILE *output);
 
-/// A bar for each rung's tokens a second, as an SVG text.
+/// A bar for each rung's tokens a second, as an SVG text; for its planned bytes if it was not trained.
 std::string ladderPlot(const std::vector<RungResult> &results, const std::string &title);
 
 } // namespace tcc::models

@@ -273,7 +273,7 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
 void declareEstimate(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_flag("--ladder", options.ladder,
                "Train a few steps of the plain model, then with one switch after the other, and say what each brings; "
-               "--json and --plot get the table and its picture")
+               "--json and --plot get the table and its picture; with --estimate by the plans alone")
       ->group("Before a run");
   app.add_flag("--ablate", options.ablate,
                "Train a few steps with everything on, then with one switch off at a time, alternating; say what each "

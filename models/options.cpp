@@ -155,13 +155,15 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
                                  options.stepFile.empty() ? "--compile-only" : "--step"));
   if (options.ladder || options.ablate)
     for (const auto &[flag, isGiven] :
-         {std::pair("--estimate", options.estimate), std::pair("--resume", options.resume),
-          std::pair("--checkpoint", !options.checkpointFolder.empty()), std::pair("--ranks", options.ranks > 0),
-          std::pair("--compile-only", !options.compileOnly.empty()), std::pair("--step", !options.stepFile.empty()),
-          std::pair("--save", !options.saveFolder.empty()), std::pair("--profile", !options.profileFile.empty()),
-          std::pair("--report", !options.reportFolder.empty()), std::pair("--batch=auto", raw.batch == "auto"),
-          std::pair("--emit-graph", !options.emitGraph.empty()), std::pair("--csv", !options.csvFile.empty()),
-          std::pair("--wandb", !options.wandbFolder.empty()), std::pair("--ablate", options.ablate && options.ladder)})
+         {std::pair("--estimate", options.estimate && options.ablate), std::pair("--memory", raw.memory.has_value()),
+          std::pair("--price-per-hour", raw.price.has_value()), std::pair("--cluster", !options.clusterFile.empty()),
+          std::pair("--resume", options.resume), std::pair("--checkpoint", !options.checkpointFolder.empty()),
+          std::pair("--ranks", options.ranks > 0), std::pair("--compile-only", !options.compileOnly.empty()),
+          std::pair("--step", !options.stepFile.empty()), std::pair("--save", !options.saveFolder.empty()),
+          std::pair("--profile", !options.profileFile.empty()), std::pair("--report", !options.reportFolder.empty()),
+          std::pair("--batch=auto", raw.batch == "auto"), std::pair("--emit-graph", !options.emitGraph.empty()),
+          std::pair("--csv", !options.csvFile.empty()), std::pair("--wandb", !options.wandbFolder.empty()),
+          std::pair("--ablate", options.ablate && options.ladder)})
       if (isGiven)
         throw usageError(fmt::format("{} cannot be given with {}, which makes runs of its own", flag,
                                      options.ladder ? "--ladder" : "--ablate"));

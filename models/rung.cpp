@@ -8,6 +8,7 @@
 #include "models/start_folders.h"
 #include "models/trainer.h"
 #include "runtime/plan.h"
+#include "runtime/step_bound.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -58,27 +59,51 @@ TrainOptions optionsOf(const Rung &rung, const std::vector<std::string> &argumen
   if (!parsed.options)
     throw Error(fmt::format("rung '{}': {}", rung.name, parsed.message));
   TrainOptions options = *parsed.options;
-  options.ladder = options.ablate = false;
+  options.ladder = options.ablate = options.estimate = false;
   options.quiet = true;
   options.plotFile.clear();
   options.jsonFile.clear();
   return options;
 }
 
-std::string planOf(const Rung &rung, const std::vector<std::string> &arguments) {
+RungResult plan(const Rung &rung, const std::vector<std::string> &arguments) {
   TrainOptions options = withoutData(optionsOf(rung, arguments));
   findStartFolders(options);
   const RunDevice device = chooseDevice(options.device, options.tuning);
-  chooseProducts(options, device);
+  chooseProducts(options, device, /*warns=*/false);
   const std::optional<ModelFolder> folder = openModelFolder(options);
   Estimator estimator(options, device, folder);
-  const std::string text = planToJson(estimator.plan(options.batch));
-  return checksumOf(std::as_bytes(std::span(text)));
+  const runtime::Plan step = estimator.plan(options.batch);
+  const std::string text = planToJson(step);
+  const runtime::StepBound least = runtime::leastBound(step, estimator.limits);
+  RungResult result{.rung = rung,
+                    .plan = checksumOf(std::as_bytes(std::span(text))),
+                    .plannedBytes = step.plannedBytes(),
+                    .stepMs = least.total() * 1e3,
+                    .prefetches = options.prefetches,
+                    .machineShare = {}};
+  // As a compilation counts them: attention has kernels of its own.
+  for (const runtime::Instruction &instruction : step.instructions)
+    if (const runtime::StepPart part = partOf(instruction); part == runtime::StepPart::products)
+      ++result.matmuls;
+    else if (const auto *call = std::get_if<runtime::KernelCall>(&instruction.call);
+             call && part == runtime::StepPart::kernels)
+      result.kernels += int64_t(call->segments.size());
+    else if (std::holds_alternative<runtime::LaunchCall>(instruction.call) && part == runtime::StepPart::kernels)
+      ++result.kernels;
+  if (result.stepMs > 0)
+    result.tokensPerSecond = double(options.batch * options.accumulate * estimator.sequence) / result.stepMs * 1e3;
+  return result;
+}
+
+bool runTheSame(const RungResult &a, const RungResult &b) {
+  return a.plan == b.plan && a.prefetches == b.prefetches;
 }
 
 RungResult measure(const Rung &rung, const std::vector<std::string> &arguments, int rounds) {
   RungResult result;
   result.rung = rung;
+  result.wasTrained = true;
   TrainOptions options = optionsOf(rung, arguments);
   result.prefetches = options.prefetches;
   const LogFolder logs;
@@ -116,13 +141,18 @@ std::string jsonOf(const RungResult &result) {
                                  {"options", result.rung.options},
                                  {"kernels", result.kernels},
                                  {"matmuls", result.matmuls},
-                                 {"tokens_per_second", result.tokensPerSecond},
-                                 {"spread", result.spread},
-                                 {"planned_bytes", result.plannedBytes},
-                                 {"peak_bytes", result.countedBytes},
-                                 {"loss_last", result.lastLoss},
-                                 {"plan", result.plan},
-                                 {"prefetches", result.prefetches}};
+                                 {"planned_bytes", result.plannedBytes}};
+  if (result.wasTrained) {
+    json["tokens_per_second"] = result.tokensPerSecond;
+    json["spread"] = result.spread;
+    json["peak_bytes"] = result.countedBytes;
+    json["loss_last"] = result.lastLoss;
+  } else if (result.stepMs > 0) {
+    json["least_ms"] = result.stepMs;
+    json["tokens_per_second_at_most"] = result.tokensPerSecond;
+  }
+  json["plan"] = result.plan;
+  json["prefetches"] = result.prefetches;
   if (result.machineShare)
     json["mfu"] = *result.machineShare;
   return json.dump() + "\n";

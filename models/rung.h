@@ -24,9 +24,10 @@ struct Rung {
 
 struct RungResult {
   Rung rung;
-  std::string plan; ///< what planOf() gives; empty in an ablation
+  std::string plan;        ///< a checksum of the plan of the rung's step; empty in an ablation
+  bool wasTrained = false; ///< if not, its time is the least by the machine's limits, and it has no loss
   int64_t kernels = 0, matmuls = 0, plannedBytes = 0, countedBytes = 0;
-  double stepMs = 0;          ///< of the median step, the better of two runs
+  double stepMs = 0;          ///< of the median step, the better of two runs; 0 where no limit is known
   double tokensPerSecond = 0; ///< in that step
   double spread = 0;          ///< by what share the slower run's median step was longer
   double lastLoss = 0;
@@ -38,8 +39,11 @@ struct RungResult {
 /// Throws Error where it cannot be trained.
 RungResult measure(const Rung &rung, const std::vector<std::string> &arguments, int rounds);
 
-/// A checksum of the plan of the rung's step.
-std::string planOf(const Rung &rung, const std::vector<std::string> &arguments);
+/// The rung by the plan of its step alone, for --estimate: nothing is trained, and no memory is taken for it.
+RungResult plan(const Rung &rung, const std::vector<std::string> &arguments);
+
+/// Whether both have one plan, and their steps are also run in one way.
+bool runTheSame(const RungResult &a, const RungResult &b);
 
 /// The options of `arguments` with those of the rung.
 TrainOptions optionsOf(const Rung &rung, const std::vector<std::string> &arguments);

@@ -536,7 +536,11 @@ void Job::ablate() {
 }
 
 /// The graph with its gradients expanded and its sizes fixed, but not yet fused.
+/// The interpreter runs what passes have made up to Phase::shaped. With -fverify-each the later passes and the code are
+/// verified first.
 void Job::interpret() {
+  if (compileOptions.pipeline.verifyEach)
+    (void)compile();
   const OwningOpRef<ModuleOp> shaped = orThrow(session->lowered(copy(), Phase::shaped));
   interpretOnce(functionOf(*shaped), options, values);
 }

@@ -21,8 +21,8 @@ constexpr size_t mostSources = 64;
 
 namespace json = llvm::json;
 
-json::Value textValue(StringRef text) {
-  return json::fixUTF8(text);
+json::Value textValue(StringRef text) { // fixUTF8 is slow, and the IR's texts are long
+  return json::isUTF8(text) ? json::Value(text.str()) : json::Value(json::fixUTF8(text));
 }
 
 std::string printed(ModuleOp module) {

@@ -43,7 +43,7 @@ public:
 
   /// {"format": "tcc report", "version": 1, "title", "command", "sources", "diagnostics", "compile", "passes", "ir",
   /// "pictures", "remarks", "plan", "memory", "costs", "kernels", "uses", "code", "limits", "profile", "breaks",
-  /// "training"}. A section that is not known has no member.
+  /// "training"}. A section that is not known has no member. readReports() adds "from", the path that it was given.
   std::string json() const;
 
 private:

@@ -82,6 +82,13 @@ std::string comparisonText(llvm::ArrayRef<std::string> reports) {
   std::vector<llvm::json::Value> parsed;
   for (const std::string &report : reports)
     parsed.push_back(llvm::cantFail(llvm::json::parse(report)));
+  constexpr size_t column = 15;
+  stream << llvm::format("%-18s", "");
+  for (const llvm::json::Value &report : parsed)
+    stream << ' '
+           << llvm::format("%15s",
+                           report.getAsObject()->getString("from").value_or("").take_back(column).str().c_str());
+  stream << '\n';
   const auto row = [&](StringRef name, StringRef section, StringRef member) {
     stream << llvm::format("%-18s", name.str().c_str());
     for (const llvm::json::Value &report : parsed) {
@@ -141,15 +148,16 @@ runtime::Expected<std::vector<std::string>> readReports(const std::string &given
   if (!parsed)
     return noReport(file, llvm::toString(parsed.takeError()));
   std::vector<std::string> reports;
-  const llvm::json::Array *list = parsed->getAsArray();
-  for (const llvm::json::Value &each : list ? *list : llvm::json::Array()) {
-    const llvm::json::Object *report = each.getAsObject();
+  llvm::json::Array none, *list = parsed->getAsArray();
+  for (llvm::json::Value &each : list ? *list : none) {
+    llvm::json::Object *report = each.getAsObject();
     if (!report || report->getString("format") != "tcc report")
       return noReport(file, "its data is something else");
     const std::optional<int64_t> its = report->getInteger("version");
     if (its != version)
       return runtime::Error("'" + file + "' has a report of version " + (its ? std::to_string(*its) : "?") +
                             "; this tcc reads version " + std::to_string(version));
+    report->try_emplace("from", llvm::json::fixUTF8(given)); // one of a comparison keeps its own
     std::string one;
     llvm::raw_string_ostream(one) << each;
     reports.push_back(std::move(one));

@@ -322,6 +322,29 @@ TEST(Compile, FrozenFunctionsAreTracedOnce) {
   EXPECT_NE(said[0].find("'f' is frozen"), std::string::npos) << said[0];
 }
 
+TEST(Compile, ALookAtAStepLeavesTheExecutableOfTheLastCall) {
+  for (const bool frozen : {false, true}) {
+    int traces = 0;
+    FunctionOptions options = quiet();
+    options.frozen = frozen;
+    Function f = compile(
+        "f",
+        [&](Tensor x) {
+          ++traces;
+          return x + traces;
+        },
+        options);
+    const Array x = sequence({3}, 0, 1);
+    EXPECT_EQ(f(x)[0].item(0), 1);
+    const auto executable = f.executable();
+    ASSERT_TRUE(executable);
+    f.plan(std::array{sequence({4}, 0, 1)});
+    EXPECT_EQ(f.executable(), executable) << frozen;
+    EXPECT_EQ(f(x)[0].item(0), 3) << "what was traced for the plan is not what is run";
+    EXPECT_EQ(traces, 3) << frozen;
+  }
+}
+
 TEST(Compile, AFunctionThatWasMovedFromIsAnError) {
   Function f = compile("f", [](Tensor x) { return x + 1; }, quiet());
   Function g = std::move(f);

@@ -66,6 +66,16 @@ TEST(Driver, AnEnvironmentVariableHidesWhatTheCpuHas) {
   EXPECT_EQ(runTcc("--version", "TCC_CPU=x86-64-v9").status, 0);
 }
 
+/// The interpreter needs the first passes alone; what -fverify-each asks for is done for all of them all the same.
+TEST(Driver, PassesAndCodeAreVerifiedBesideTheInterpreter) {
+  const std::string graph = model("mlp") + " --shape=x:4x64 --no-cache -fdump-ir=plan-memory ";
+  EXPECT_LACKS(runTcc(graph + "--run=reference").err, "plan-memory");
+  const Result verified = runTcc(graph + "-fverify-each --run=reference");
+  EXPECT_EQ(verified.status, 0) << verified.err;
+  EXPECT_HAS(verified.err, "plan-memory");
+  EXPECT_EQ(verified.out, runTcc(model("mlp") + " --shape=x:4x64 --run=reference").out);
+}
+
 TEST(Driver, ATypeThatGainsNothingIsSaidToGainNothing) {
   const std::string graph = model("mlp"), environment = "TCC_CPU=x86-64 XDG_CACHE_HOME='" + folder().string() + "'";
   for (const std::string type : {"bf16", "f16"}) {

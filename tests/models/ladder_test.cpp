@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -21,6 +22,7 @@ RungResult result(const std::string &name, const std::string &plan, double loss)
   RungResult made;
   made.rung.name = name;
   made.plan = plan;
+  made.wasTrained = true;
   made.lastLoss = loss;
   return made;
 }
@@ -138,6 +140,43 @@ TEST(Ladder, IsClimbedWhole) {
   EXPECT_NE(picture.find("attention matched"), std::string::npos);
 }
 
+TEST(Ladder, IsPlannedWithoutARun) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> sizes = {"--ladder",  "--model=script-baby", "--layers=2", "--width=32",
+                                          "--heads=2", "--seq=128",           "--batch=4",  "--threads=1",
+                                          "--quiet",   "--device=cpu"};
+  std::vector<std::string> arguments = sizes;
+  arguments.insert(arguments.end(),
+                   {"--estimate", "--json", folder.path("plans.jsonl"), "--plot", folder.path("s.svg")});
+  const ParsedOptions parsed = parseTrainOptions(arguments); // no data
+  ASSERT_TRUE(parsed.options) << parsed.message;
+  std::FILE *output = std::fopen(folder.path("out").c_str(), "w");
+  EXPECT_EQ(climbLadder(arguments, *parsed.options, output), 0);
+  std::fclose(output);
+  const std::string table = readAll(folder.path("out"));
+  std::map<std::string, nlohmann::json> rows;
+  for (const nlohmann::json &row : jsonLines(readAll(folder.path("plans.jsonl"))))
+    if (!row.contains("missing"))
+      rows[row["rung"]] = row;
+  ASSERT_GE(rows.size(), 12u);
+  std::vector<std::string> trained = sizes;
+  trained.insert(trained.end(), {"--data", folder.write("data.txt", easyText(400)), "--steps=2"});
+  for (const char *name : {"one kernel an op", "fusion", "16-bit parameters"}) {
+    ASSERT_TRUE(rows.contains(name)) << name;
+    const nlohmann::json &row = rows[name];
+    EXPECT_FALSE(row.contains("loss_last") || row.contains("tokens_per_second")) << name;
+    const RungResult ran = measure({.name = name, .options = row["options"], .missing = {}, .script = {}}, trained, 1);
+    EXPECT_EQ(row["planned_bytes"], ran.plannedBytes) << name;
+    EXPECT_EQ(row["planned_bytes"], ran.countedBytes) << name;
+    EXPECT_EQ(row["kernels"], ran.kernels) << name;
+    EXPECT_EQ(row["matmuls"], ran.matmuls) << name;
+    expectContains(table, fmt::format("{:.1f}", row["planned_bytes"].get<double>() / 1e6));
+  }
+  // With T 128 the scores of naive attention are most of the memory.
+  EXPECT_LT(rows["attention matched"]["planned_bytes"], rows["fusion"]["planned_bytes"].get<double>() * 0.8);
+  expectContains(readAll(folder.path("s.svg")), "MB planned");
+}
+
 TEST(Ladder, AStoredMaskAndInputInTimeTrainTheSame) {
   const TemporaryFolder folder;
   const std::string data = folder.write("data.txt", std::string(2000, 'x') + std::string(2000, 'y'));
@@ -232,12 +271,14 @@ TEST(Ladder, RefusesWhatMakesNoSense) {
     EXPECT_FALSE(parsed.options) << other;
     EXPECT_NE(parsed.message.find("--mask=stored cannot be given with"), std::string::npos) << parsed.message;
   }
-  for (const char *other : {"--estimate", "--checkpoint=c", "--ranks=2", "--save=s", "--profile=p", "--batch=auto",
-                            "--csv=c", "--wandb=w"}) {
-    const ParsedOptions parsed = parseTrainOptions({"--data=x", "--ladder", other});
+  for (const char *other : {"--memory=2", "--checkpoint=c", "--ranks=2", "--save=s", "--profile=p", "--batch=auto",
+                            "--csv=c", "--wandb=w", "--price-per-hour=1"}) {
+    const ParsedOptions parsed = parseTrainOptions({"--data=x", "--ladder", "--estimate", other});
     EXPECT_FALSE(parsed.options) << other;
     EXPECT_NE(parsed.message.find("cannot be given with --ladder"), std::string::npos) << parsed.message;
   }
+  const ParsedOptions parsed = parseTrainOptions({"--data=x", "--ablate", "--estimate"});
+  EXPECT_NE(parsed.message.find("--estimate cannot be given with --ablate"), std::string::npos) << parsed.message;
 }
 
 } // namespace

@@ -247,7 +247,8 @@ def train(folder, *arguments, environment=None):
 def check_training(browser, folder):
     """A run's page has its log, its measured steps and the line of the model's code; --compare lays two runs over each other."""
     for name, seed in (("run", 1), ("other", 2)):
-        done = train(folder, "--steps=6", f"--seed={seed}", f"--json={folder / name}.jsonl", f"--report={folder / name}")
+        done = train(folder, "--steps=6", "--eval-every=3", "--eval-batches=2", f"--seed={seed}", f"--json={folder / name}.jsonl",
+                     f"--report={folder / name}")
         equal("train_gpt", (done.returncode, done.stderr), (0, ""))
     logged = [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
     browser.open((folder / "run/index.html").as_uri())
@@ -255,11 +256,14 @@ def check_training(browser, folder):
     equal("the log", browser.run("return report().training"), logged)
     check("steps", any(each.startswith("6\n") for each in browser.texts("#run .card")), browser.texts("#run .card"))
     equal("measured steps", browser.run("return report().profile.steps"), 5)
+    check("held-out losses", "Held-out loss" in browser.texts("#pane h2"), browser.texts("#pane h2"))
     check("sources are those of the program", any("gpt2.cpp" in name for name in browser.run("return Object.keys(report().sources)")))
     pane(browser, "graph")
     check("layers", any(line.startswith("h.0") for line in browser.texts("#tree .line span")), browser.texts("#tree .line"))
     tcc("--compare", folder / "run", folder / "other", f"--report={folder / 'runs'}")
     browser.open((folder / "runs/index.html").as_uri())
+    names = browser.texts("#pane > div:first-child p")
+    check("which run is which", all(f"{folder / run}: training_step" in line for run, line in zip(("run", "other"), names)), names)
     equal("curves over each other", browser.run("return document.querySelector('.curve').querySelectorAll('polyline').length"), 2)
     check("losses differ", "The losses are equal for 0 steps, then differ" in browser.text("#pane"), browser.text("#pane")[:900])
     equal("console", browser.problems(), [])

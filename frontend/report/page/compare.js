@@ -4,6 +4,11 @@ function nameOf(index) {
   return String.fromCharCode(65 + index);
 }
 
+/// Two runs of one program have the same title; the folders of their pages tell them apart.
+function placeOf(report) {
+  return report.from ? `${report.from}: ${report.title}` : report.title;
+}
+
 function ratioCell(row) {
   const [first, last] = [row.values[0], row.values[row.values.length - 1]];
   if (!known(first) || !known(last)) return "–";
@@ -20,7 +25,7 @@ function compareTable(rows, what, text) {
 
 function showCompare(_, place) {
   const reports = state.reports;
-  place.append(make("div", {}, reports.map((each, i) => make("p", {}, make("b", {}, nameOf(i) + " "), each.title, " ", make("code", { class: "soft" }, each.command.join(" "))))));
+  place.append(make("div", {}, reports.map((each, i) => make("p", {}, make("b", {}, nameOf(i) + " "), placeOf(each), " ", make("code", { class: "soft" }, each.command.join(" "))))));
   const figure = (name, of, text) => ({ name, values: reports.map(of), text });
   const compile = key => each => (each.compile || {})[key];
   const figures = compareTable([figure("captured ops", compile("captured_ops"), String), figure("kernels", compile("kernels"), String), figure("compiled kernels", compile("compiled_kernels"), String),
@@ -34,7 +39,7 @@ function showCompare(_, place) {
   place.append(make("h2", {}, "Figures"), figures);
   const same = reports.every(each => JSON.stringify(each.plan) === JSON.stringify(reports[0].plan)), code = reports.every(each => (each.code || {}).text === (reports[0].code || {}).text);
   place.append(make("p", {}, `The plans are ${same ? "equal" : "not equal"}; the kernels' code is ${code ? "equal" : "not equal"}.`));
-  const runs = reports.map((each, i) => ({ name: nameOf(i), training: trainingOf(each) })).filter(run => run.training);
+  const runs = reports.map((each, i) => ({ name: nameOf(i) + (each.from ? " " + each.from : ""), training: trainingOf(each) })).filter(run => run.training);
   if (runs.length > 1) {
     const losses = runs.map(run => run.training.steps.map(step => step.loss));
     const shared = Math.min(...losses.map(list => list.length));

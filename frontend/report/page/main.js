@@ -34,7 +34,7 @@ function drawHead() {
   document.getElementById("subtitle").textContent = compile ? `${compile.target}, -O${compile.level}` : "";
   const which = document.getElementById("which");
   which.hidden = state.reports.length < 2;
-  which.replaceChildren(...state.reports.map((each, i) => make("option", { value: i, selected: i === state.which }, `${nameOf(i)}: ${each.title}`)));
+  which.replaceChildren(...state.reports.map((each, i) => make("option", { value: i, selected: i === state.which }, `${nameOf(i)} ${placeOf(each)}`)));
   document.getElementById("tabs").replaceChildren(...shownPanes().map((pane, i) => {
     const count = pane.count ? pane.count(of) : 0;
     return make("button", { type: "button", role: "tab", "data-pane": pane.name, title: `key ${i + 1}`, onclick: () => go(pane.name) }, pane.title,

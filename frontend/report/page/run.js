@@ -17,7 +17,7 @@ function curves(title, lines, text) {
   const room = (y1 - y0 || Math.abs(y1) || 1) * .06;
   y0 -= room;
   y1 += room;
-  const px = x => left + (x - x0) / (x1 - x0) * (width - left - 12), py = y => 8 + (y1 - y) / (y1 - y0) * (height - bottom - 8);
+  const px = x => left + (x - x0) / (x1 - x0) * (width - left - 12), py = y => 14 + (y1 - y) / (y1 - y0) * (height - bottom - 14);
   const grid = [0, .25, .5, .75, 1].map(share => {
     const y = y0 + share * (y1 - y0);
     return [make("line", { class: "axis", x1: left, x2: width - 12, y1: py(y), y2: py(y) }), make("text", { x: left - 6, y: py(y) + 4, "text-anchor": "end", class: "soft" }, text(y))];
