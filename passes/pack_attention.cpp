@@ -1,5 +1,5 @@
-// pack-attention: the gradients of attention's queries, keys and values that a function joins side by side are written
-// so by the kernels that make them, without one that copies.
+// pack-attention: where a function joins the gradients of attention's queries, keys and values side by side, the
+// kernels that make them write them to one tensor, so that no kernel copies them.
 //   1. each of the three is followed through the casts and reshapes that only it goes through to a pad of its rows: the
 //      gradient of the slice that it was read from;
 //   2. the pads must be those of one tensor, queries first and values last, and be added up with nothing else;
