@@ -217,7 +217,7 @@ struct ReadEntry {
   StringRef artefact;
 };
 
-/// Of the first bytes of one at least; nothing where they do not hold a header.
+/// Reads an entry, or at least its header if these are only its first bytes. Nothing if they hold no header.
 std::optional<ReadEntry> readEntry(StringRef entry) {
   uint64_t length = 0;
   if (entry.size() < headerLengthBytes)
