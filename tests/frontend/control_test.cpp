@@ -255,7 +255,7 @@ TEST(Control, AStateThatALoopCarriesIsUpdatedInPlace) {
   EXPECT_EQ(step.executable()->plan().arenaBytes, 0);
 }
 
-TEST(Control, AStepWithBreaksMayHaveIt) {
+TEST(Control, AStepWithBreaksMayHaveACondAndARepeat) {
   double seen = 0;
   Function step = compile(
       "step",
