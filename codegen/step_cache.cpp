@@ -144,7 +144,7 @@ bool hasCode(ModuleOp module) {
       .wasInterrupted();
 }
 
-/// What stands in lines or else in words, and in words of lists where these are long.
+/// The lines of a text of several lines, or else the words of a line. Long ones are cut at their commas.
 SmallVector<StringRef> piecesOf(StringRef value) {
   constexpr size_t longest = 80;
   SmallVector<StringRef> pieces, all;

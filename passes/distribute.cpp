@@ -317,7 +317,8 @@ private:
       results[number] = sum;
   }
 
-  /// What each rank gets of all ranks' nodes: a row a node, its part of it. Here, of `pieces` for each of the rank's.
+  /// Each rank gets its part of every node that a rank has added up, as a row. This is what this rank gets; `pieces`
+  /// are the nodes that it has added up itself.
   Values exchanged(Emit &b, ArrayRef<Values> pieces) {
     SmallVector<int64_t> counts;
     for (int64_t rank = 0; rank < ranks.count; ++rank)

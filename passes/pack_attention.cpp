@@ -28,7 +28,7 @@ struct PaddedRow {
   int64_t before = 0, own = 0, after = 0;
 };
 
-/// What pads `value` where that is all that becomes of it.
+/// The pad of `value` if nothing else reads it, perhaps through casts and reshapes.
 std::optional<PaddedRow> paddedRow(Value value) {
   Operation *user = onlyUser(value);
   while (isa_and_nonnull<CastOp, ReshapeOp>(user))
@@ -80,7 +80,7 @@ Value sumOf(ArrayRef<Value> pads) {
   return nullptr;
 }
 
-/// What stands for the gradient where its results are joined, or null.
+/// The sum that joins the three gradients side by side, or null if there is none.
 Value joinedGradients(FlashAttentionBackwardOp op) {
   AttentionSizes sizes = attentionSizes(op);
   if (sizes.queries != sizes.keys)

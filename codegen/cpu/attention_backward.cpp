@@ -88,8 +88,8 @@ void Backward::addKeys(const AttentionBlock &block) {
   addWeighted(block, place(blocks.keyPairs), place(blocks.weightPairs), place(blocks.sums));
 }
 
-/// P and dS of two vectors of queries, in the place of scores and dP. Keys are taken by twos: the last of an odd
-/// number's partner, and those that fill up a tile, become 0.
+/// P and dS of two vectors of queries, in the place of scores and dP. Keys are taken in pairs. The partner of the
+/// last key of an odd number, and the keys that fill up a tile, become 0.
 void Backward::differentiate(const AttentionBlock &block, Value lane) {
   constexpr size_t vectors = 2;
   SmallVector<Value> logarithms, deltas;
