@@ -14,13 +14,13 @@ inline int wrongUse(std::string message) {
   return failed(TCC_WRONG_USE, std::move(message));
 }
 
-/// Runs a call's body, which gives its status; nothing is thrown out of here.
+/// Runs the body of a call, which gives its status. An exception becomes a status with its text; none leaves here.
 template <typename Body>
 int guarded(const Body &body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc &) {
-    return failed(TCC_FAILED, "no memory"); // short enough to need none
+    return failed(TCC_FAILED, "no memory"); // so short a string takes no memory of the heap
   } catch (const std::exception &problem) {
     return failed(TCC_FAILED, problem.what());
   }

@@ -56,8 +56,8 @@ typedef struct tcc_options {
   const char *device; /* NULL: what the step was compiled for; "cpu"; "cuda"; "cuda:1" */
 } tcc_options;
 
-/* Loads a program. Of its parts for several CPUs or GPUs the first that this machine can run is taken; if there is none
-   the error says what the machine lacks. `options` may be null. */
+/* Loads a program. If it has parts for several CPUs or GPUs, the first that this machine can run is taken; if there is
+   none, the error says what the machine lacks. `options` may be null. */
 int tcc_create(const tcc_program *program, const tcc_options *options, tcc_step **step);
 /* The same for a program whose tensors were `signature` when the caller was compiled: another program is refused. The
    NAME_create of a step's header is this one. */

@@ -214,7 +214,7 @@ private:
   runtime::Error check(const Group &group, const runtime::CollectiveCall &) { return runUnchecked(group); }
   runtime::Error check(const Group &group, const runtime::WaitCall &) { return runUnchecked(group); }
   runtime::Error check(const Group &group, const runtime::BranchCall &) { return runUnchecked(group); }
-  /// The CPU has nothing like it.
+  /// Runs instructions that have no counterpart on the CPU, and says that they are not checked.
   runtime::Error runUnchecked(const Group &group) {
     found.unchecked.push_back(plan.instructions[group.first].label);
     return runOnDevice(group);
@@ -417,7 +417,7 @@ runtime::Error StepCheck::check(const Group &group, const runtime::MatmulCall &p
   return {};
 }
 
-/// Its first turn stands for all: the slices are what that turn reads.
+/// A loop's first turn stands for all turns; its slices are what that turn reads.
 runtime::Error StepCheck::check(const Group &, const runtime::LoopCall &loop) {
   for (const runtime::LoopSlice &slice : loop.slices) {
     const runtime::Buffer &part = plan.buffers[slice.target];

@@ -84,13 +84,13 @@ ValueDifference compareResult(const std::string &device, const std::string &cpu,
     for (int64_t i = 0; i < count; ++i)
       if (const double value = std::abs(elementAt(cpu, dtype, i)); std::isfinite(value))
         scale = std::max(scale, value);
-  // What every element may be off by: the device may add in another order, and its functions are right to a few ulps.
+  // How far any element may be off: the device may add in another order, and its functions are right to a few ulps.
   const double floor = epsilon32 * scale * (8 + 2 * std::sqrt(static_cast<double>(terms)));
   for (int64_t i = 0; i < count; ++i) {
     const double seen = elementAt(device, dtype, i), expected = elementAt(cpu, dtype, i);
     if (seen == expected || (std::isnan(seen) && std::isnan(expected)))
       continue;
-    double moved = 0;
+    double moved = 0; // how far the CPU's own result moves when the operands move by an ulp
     for (const std::string &other : nearby) {
       const double value = elementAt(other, dtype, i);
       moved =
@@ -150,7 +150,8 @@ double geluSlope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * rate * (1 + 3 * cubic * x * x);
 }
 
-/// Compares a matmul that was multiplied by GELU's slopes with the CPU's matmul in f32, multiplied by slopes here.
+/// Compares the result of a matmul with GELU's slopes (desc.geluGradient). The CPU multiplies the matrices in f32, and
+/// its sums are multiplied by the slopes here.
 runtime::Expected<ValueDifference> compareSloped(const runtime::GemmDesc &desc, const ProductValues &values) {
   runtime::GemmDesc plain = desc;
   plain.geluGradient = false;
@@ -164,7 +165,7 @@ runtime::Expected<ValueDifference> compareSloped(const runtime::GemmDesc &desc, 
   const runtime::Expected<std::string> sizes = sums ? productOf(plain, wide) : sums.error();
   if (!sizes)
     return sizes.error();
-  constexpr double ofSlope = 0x1p-9; // a library computes it by approximations
+  constexpr double ofSlope = 0x1p-9; // how far a slope may be off: libraries approximate it
   const double factor = epsilon32 * (4 + 4 * std::sqrt(static_cast<double>(desc.k)));
   for (int64_t i = 0; i < count; ++i) {
     const double seen = elementAt(values.after, desc.c.dtype, i), sum = elementAt(*sums, DType::f32, i);

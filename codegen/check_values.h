@@ -20,11 +20,12 @@ struct ValueDifference {
   explicit operator bool() const { return index >= 0; }
 };
 
-/// `argument` with every f32 moved by up to one ulp, up or down by `seed` and position; other types as they are.
+/// `argument` with every f32 moved by up to one ulp; `seed` and the position say whether up or down. Other types stay
+/// as they are.
 std::string nudged(std::string argument, runtime::DType dtype, uint32_t seed);
 
-/// Compares one result of a kernel. `nearby` are the CPU's results from nudged operands. `terms` is the number of terms
-/// of the kernel's largest sum, 1 without sums.
+/// Compares one result of a kernel. `nearby` are the CPU's results from operands that nudged() has moved. `terms` is
+/// the number of terms of the kernel's largest sum, 1 without sums.
 ValueDifference compareResult(const std::string &device, const std::string &cpu, const std::vector<std::string> &nearby,
                               runtime::DType dtype, int64_t terms);
 

@@ -1,4 +1,4 @@
-// Custom ops as instructions.
+// Makes instructions of custom ops that run as code of the user's, and refuses such code where it is not allowed.
 #include "codegen/custom.h"
 #include "codegen/product.h"
 #include "ir/names.h"

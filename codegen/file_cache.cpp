@@ -35,7 +35,8 @@ std::string digest(std::string_view kind, std::string_view bytes) {
   return {reinterpret_cast<const char *>(result.data()), result.size()};
 }
 
-/// That nobody else can put code there. The cache's own folder may be a link of the user's to one.
+/// Checks that nobody else can put code into the folder. The cache's own folder may be a link of the user's to another
+/// one.
 runtime::Error checkOwner(const std::string &folder, bool mayBeLink = false) {
   struct stat status = {};
   if ((mayBeLink ? ::stat(folder.c_str(), &status) : ::lstat(folder.c_str(), &status)) != 0)
@@ -232,8 +233,8 @@ runtime::Error FileCache::store(std::string_view kind, std::string_view key, std
   return {};
 }
 
-/// A walk through all entries, which of small ones there may be tens of thousands; so after those it is made once in
-/// sixteen times on average, and drops as much as may have come meanwhile.
+/// Walks through all entries, which may be tens of thousands if they are small. So after a small entry was stored, it
+/// does so only once in sixteen times on average, and then drops as much as may have come meanwhile.
 void FileCache::dropOldest(std::string_view digest, int64_t added) const {
   if (added < mostBytes / 64 && static_cast<unsigned char>(digest[0]) % 16 != 0)
     return;
@@ -312,7 +313,7 @@ FileCache::Turn::~Turn() {
   ::close(descriptor);
 }
 
-/// One file holds the locks of all keys: a byte of it each, of the 2^62 that there are, so that none is left to remove.
+/// One file holds the locks of all keys, so that no lock file is left to remove. Each key locks one of its 2^62 bytes.
 FileCache::Turn FileCache::wait(std::string_view kind, std::string_view key, double seconds) const {
   using Clock = std::chrono::steady_clock;
   Turn turn;

@@ -1,4 +1,4 @@
-// Exact and rounding runs, and the tolerance rule on top of them.
+// Runs the interpreter, exactly and with rounding, and applies the tolerance rule to what the two runs give.
 #include "codegen/graph_reference.h"
 #include "codegen/messages.h"
 #include "passes/bodies.h"

@@ -1,4 +1,4 @@
-// Tensors to bytes, one step, and back.
+// Writes tensors as bytes, runs one step, and reads the results back.
 #include "codegen/graph_runner.h"
 #include "ir/reference/bytes.h"
 #include "ir/reference/compare.h"

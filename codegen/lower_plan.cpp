@@ -1,4 +1,4 @@
-// From a planned function to the runtime's plan.
+// Makes the runtime's plan of a planned function, op by op.
 #include "codegen/lower_plan.h"
 #include "codegen/product.h"
 #include "ir/kernel_cost.h"

@@ -1,4 +1,4 @@
-// From a product of the planned function to the runtime's.
+// Makes the runtime's description of a matmul from the op of the planned function.
 #include "codegen/product.h"
 #include "codegen/dtypes.h"
 #include "ir/scalar_form.h"

@@ -144,7 +144,7 @@ bool hasCode(ModuleOp module) {
       .wasInterrupted();
 }
 
-/// What stands in lines or else in words, and in words of lists where these are long.
+/// The lines of a text of several lines, or else the words of a line. Long ones are cut at their commas.
 SmallVector<StringRef> piecesOf(StringRef value) {
   constexpr size_t longest = 80;
   SmallVector<StringRef> pieces, all;
@@ -217,7 +217,7 @@ struct ReadEntry {
   StringRef artefact;
 };
 
-/// Of the first bytes of one at least; nothing where they do not hold a header.
+/// Reads an entry, or at least its header if these are only its first bytes. Nothing if they hold no header.
 std::optional<ReadEntry> readEntry(StringRef entry) {
   uint64_t length = 0;
   if (entry.size() < headerLengthBytes)

@@ -89,8 +89,8 @@ public:
     return runtime::Error("target '" + model().name + "' has no -emit=" + emission.str());
   }
 
-  /// What the kernels in `code`, which emit() gave, take; for devices that run more at once where kernels take less, an
-  /// empty list for others. An error says why nothing is known.
+  /// What each of the kernels in `code` takes of the device; `code` is what emit() gave. The list is empty for devices
+  /// on which that does not decide how many run at once. An error says why nothing is known.
   virtual runtime::Expected<std::vector<KernelUse>> usesOf(llvm::ArrayRef<std::string> code) const {
     (void)code;
     return std::vector<KernelUse>();

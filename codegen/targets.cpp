@@ -46,7 +46,7 @@ runtime::Expected<std::unique_ptr<Target>> makeTarget(llvm::StringRef name, cons
   if (const TargetKind *kind = targetKindOf(kindName))
     return kind->make(architecture, options, threads);
   return runtime::Error("unknown target '" + name.str() + "'; " + kindNames(" and ") +
-                        " are possible, with an architecture behind a colon");
+                        " are possible, with an architecture after a colon");
 }
 
 std::string TargetKind::shown(const KernelEmission &, llvm::ArrayRef<EmittedCode> codes) const {

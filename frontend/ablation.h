@@ -1,5 +1,5 @@
-// Ablation: a step with everything on beside the same step with one switch off at a time (switches.h). What a form of
-// the step is, and how it is run, the caller knows: the command line runs a graph, train_gpt trains. No MLIR.
+// Ablation: compares a step with every switch on to the same step with one switch off at a time (switches.h). The
+// caller makes each form of the step and says how it runs: the command line runs a graph, train_gpt trains. No MLIR.
 #pragma once
 #include "runtime/step_bound.h"
 
@@ -20,7 +20,7 @@ struct StepSize {
 class AblatedStep {
 public:
   virtual ~AblatedStep() = default;
-  /// Whether the other one, of the same caller, runs the same code in the same way.
+  /// Whether `other`, a form that the same caller has made, runs the same code in the same way.
   virtual bool isSameAs(const AblatedStep &other) const = 0;
   virtual StepSize size() const = 0;
   /// Runs some steps: the milliseconds of their median. Throws Error where they fail.
@@ -41,10 +41,11 @@ struct AblationRow {
   std::vector<double> ms = {}, besideMs = {}; ///< of each round: without the switch, and with everything on beside it
 
   double medianMs() const;
-  /// The rounds' quotients of both, in order of size: above 1 where the switch saves time.
+  /// For each round the time without the switch as a multiple of the time beside it, sorted: above 1 where the switch
+  /// saves time.
   std::vector<double> ratios() const;
   double medianRatio() const;
-  /// Quartiles of the quotients; between two of them where none is exactly a quarter of the way.
+  /// The quartiles of ratios(), interpolated where a quarter of the way lies between two of them.
   MiddleHalf middleHalf() const;
 };
 

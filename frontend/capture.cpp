@@ -1,4 +1,4 @@
-// Inference of newly recorded ops through the dialect, and building of a module from a record.
+// Infers the types of newly recorded ops by the dialect, and builds a module from a record.
 #include "frontend/capture.h"
 #include "codegen/dtypes.h"
 #include "frontend/body_trace.h"

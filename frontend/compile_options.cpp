@@ -1,4 +1,4 @@
-// One line a flag.
+// applyFlags() has a line for each flag.
 #include "frontend/compile_options.h"
 #include "frontend/shape.h"
 

@@ -1,5 +1,6 @@
-// Custom ops: (1) what the op means is recorded for the operands' types: its body and its gradient, again at each call,
-// where a replay costs little; (2) with its code that is an instance (custom_instance.h); (3) the call is one op.
+// A call of a custom op: (1) its body and its gradient, which say what it means, are recorded for the operands' types;
+// that happens at each call, since a replay costs little. (2) The record and the op's code become an instance
+// (custom_instance.h). (3) The call is recorded as one op with the instance's number.
 #include "frontend/custom.h"
 #include "codegen/dtypes.h"
 #include "frontend/custom_instance.h"

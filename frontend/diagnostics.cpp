@@ -1,4 +1,4 @@
-// Caret diagnostics.
+// Prints diagnostics with the source line and a caret below it.
 #include "frontend/diagnostics.h"
 #include "frontend/capture.h"
 #include "frontend/diagnostic_pages.h"

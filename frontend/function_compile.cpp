@@ -1,4 +1,4 @@
-// What a Function records, compiled: for its calls, for a plan alone, for checks, as text.
+// Compiles what a Function has recorded: for its calls, for a plan alone, for checks, and as text.
 #include "codegen/check_device.h"
 #include "codegen/find_nan.h"
 #include "codegen/graph_digest.h"

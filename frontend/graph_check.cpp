@@ -1,4 +1,4 @@
-// Names against what is known of them.
+// Compares the names in a text with what is known of them.
 #include "frontend/graph_check.h"
 #include "frontend/diagnostics.h"
 #include "mlir/IR/MLIRContext.h"

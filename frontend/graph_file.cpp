@@ -1,4 +1,4 @@
-// .graph text in and out.
+// Reads and writes .graph text.
 #include "frontend/graph_file.h"
 #include "frontend/capture.h"
 #include "frontend/graph_explain.h"

@@ -150,7 +150,7 @@ private:
            : closing.find(token.sign) != std::string_view::npos ? -1
                                                                 : 0;
   }
-  /// Behind the bracket that closes the one at `at`.
+  /// Moves `at` to the place after the bracket that closes the one at `at`.
   void skipBrackets() {
     int depth = 0;
     do

@@ -1,4 +1,4 @@
-// Hints from uses, random values, and their description.
+// Finds hints from the ops that use an argument, draws random values by them, and describes values in words.
 #include "frontend/graph_values.h"
 #include "frontend/loss_scaling.h"
 #include "ir/ops/numbers.h"

@@ -1,4 +1,4 @@
-// Layers.
+// The layers of nn.h, written in ops of tensor.h.
 #include "frontend/nn.h"
 
 namespace tcc::nn {

@@ -1,4 +1,4 @@
-// Remarks: printed, recorded.
+// Prints remarks, and writes them as YAML.
 #include "frontend/remarks.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Remarks/Remark.h"

@@ -11,7 +11,8 @@ runtime::Expected<std::vector<Array>> runStepInPlace(runtime::Executable &execut
                                                      std::span<const runtime::ConstTensorRef> inputs,
                                                      runtime::Profiler *profiler);
 
-/// A part of a step: from where `step` is up to, but without, instruction `end`. It gives the first `count` results.
+/// The part of a step that is to run next: from the instruction that `step` has reached to the one before `end`. It
+/// gives the first `count` results.
 struct StepPartWish {
   runtime::PartialStep &step;
   size_t end, count;

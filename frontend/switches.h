@@ -10,8 +10,8 @@ namespace tcc {
 
 /// An option for each switch that is on under these flags for a target (codegen/targets.h): -fno-<pass> for each pass
 /// of the pipeline that runs and may be left out, in its order, or the option by which users know such a pass
-/// (--dtype=f32, --remat=none); then -O1, -fno-fast-math and their kin; last -O0, which is without all of them. An
-/// option counts where it stands after the others. Throws Error for an unknown target.
+/// (--dtype=f32, --remat=none); then -O1, -fno-fast-math and their kin; last -O0, which is without all of them. Each
+/// option works if it is appended to the command line. Throws Error for an unknown target.
 std::vector<std::string> switchesOff(const CompilerFlags &flags, const std::string &targetName);
 
 /// The option that switches everything off; it stands for no single switch.

@@ -1,4 +1,4 @@
-// Recording and replay.
+// Records the ops of a call, or compares them one by one with the record of the call before (replay).
 #include "frontend/trace.h"
 #include "frontend/body_trace.h"
 #include "frontend/capture.h"

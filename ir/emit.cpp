@@ -1,4 +1,4 @@
-// Emit's functions that are more than one op's create.
+// The functions of Emit that do more than create one op.
 #include "ir/emit.h"
 
 using namespace mlir;

@@ -49,7 +49,7 @@ public:
 private:
   std::string text, prefix;
   std::vector<std::string> remarks;
-  AdapterConfig adapter; // read into the text
+  AdapterConfig adapter; // its initialiser also sets the members above
   std::unique_ptr<SafetensorsFile> file;
 };
 

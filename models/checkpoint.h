@@ -50,7 +50,7 @@ private:
 
   std::vector<std::string> remarks;
   std::string originalConfig;
-  ModelConfig model; // read into the two above, which stand before it
+  ModelConfig model; // its initialiser also sets the two members above
   WeightFiles files;
 };
 

@@ -6,10 +6,11 @@ namespace tcc::models {
 
 struct ConfigReader;
 
-/// Rates from 0 on and below 1, by place. A kind of model has some of the places; the rates of the others are 0.
+/// The rates of dropout, one for each place, from 0 to below 1. Where a kind of model does not have a place, its rate
+/// is 0.
 struct DropoutRates {
   double embedding = 0; ///< the sum of token and position embedding
-  double attention = 0; ///< the shares that softmax gives
+  double attention = 0; ///< the weights of attention, which softmax gives
   double residual = 0;  ///< what attention and MLP add to the residual stream
 
   bool any() const { return embedding > 0 || attention > 0 || residual > 0; }

@@ -149,7 +149,7 @@ Tensor joinHeads(const Tensor &x);
 /// Each key or value head [B, heads, T, size] for `times` query heads.
 Tensor repeatHeads(const Tensor &x, int64_t times);
 
-/// Causal attention of q [B, heads, T, size], k and v [B, key heads, T, size], whose heads divide q's; its shares are
+/// Causal attention of q [B, heads, T, size], k and v [B, key heads, T, size], whose heads divide q's; its weights are
 /// dropped out if the pass has a rate for them. If the pass has a text whose keys and values are kept, the text's
 /// earlier tokens are seen too. If the model stores a mask, positions are not compared.
 Tensor causalAttention(const Model &model, const Tensor &q, const Tensor &k, const Tensor &v,

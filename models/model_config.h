@@ -63,11 +63,12 @@ void checkConfig(const ModelConfig &config);
 /// text.
 ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes = nullptr, std::string *text = nullptr);
 /// Writes a `config.json` that transformers reads, atomically. `original` is the text of the one that training began
-/// with, or empty: what it says beside the sizes and the stored type, known here or not, stays, but for tokens at the
-/// ends of a text that are not of the vocabulary or another tokenizer's. Throws Error where it cannot.
+/// with, or empty. Sizes and the stored type are those of `config`; whatever else `original` says stays, known here or
+/// not. But the ids of the tokens that begin and end a text become those of `tokenizer`, or null, if they are beyond
+/// the vocabulary or if it is another tokenizer than before. Throws Error where it cannot write.
 void writeConfig(const std::string &path, const ModelConfig &config, const std::string &original,
                  const TokenizerFiles &tokenizer);
-/// The same of a run that began with no folder and has no tokenizer.
+/// The same for a run that began without a folder and has no tokenizer.
 void writeConfig(const std::string &path, const ModelConfig &config);
 
 /// Number of trained values, N.

@@ -12,7 +12,7 @@ class App;
 
 namespace tcc::models {
 
-/// The values as CLI11 stores them, before defaults that depend on each other.
+/// The values as CLI11 stores them. Those that are not given get defaults later, since some defaults depend on others.
 struct RawOptions {
   std::string schedule = "cosine", order = "random", parameters = "f32", reduce = "tree", zero = "0";
   std::optional<int64_t> layers, heads, keyValueHeads, width, vocab, steps, warmup, checkpointEvery, generate;
@@ -22,8 +22,8 @@ struct RawOptions {
   std::string codeFlag; // the first flag of the compiler that changes a step's code, such as "-O3"
 };
 
-/// Declares every flag but --help and --version; values land in `options` and `raw`, which outlive `app`'s parsing.
-/// `deviceKinds`: as for parseTrainOptions.
+/// Declares every flag but --help and --version. When `app` parses, it writes values to `options` and `raw`, which must
+/// still be there. `deviceKinds`: as for parseTrainOptions.
 void declareOptions(CLI::App &app, TrainOptions &options, RawOptions &raw, const std::vector<std::string> &deviceKinds);
 
 } // namespace tcc::models

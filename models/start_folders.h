@@ -20,7 +20,8 @@ std::string startFolder(const std::string &flag, const std::string &folder,
 /// run is quiet. Throws Error as startFolder().
 void findStartFolders(TrainOptions &options);
 
-/// What a log calls the model of a folder: the folder's name, of a checkpoint with that of its run.
+/// What a log calls the model of a folder: the folder's name; for a checkpoint the names of its run's folder and its
+/// own.
 std::string nameOfFolder(const std::string &folder);
 
 } // namespace tcc::models

@@ -9,12 +9,12 @@ namespace tcc {
 
 inline constexpr llvm::StringLiteral orderAttr = "tcc.order"; // on collectives: i64, from 1 on
 
-/// On collectives that gather parameters (--zero=3): i64, the window of parameters that they are of.
+/// On collectives that gather parameters (--zero=3): i64, the window of parameters to which they belong.
 /// schedule-collectives starts those of a window no earlier than the window before it is read, so that few are in
 /// memory.
 inline constexpr llvm::StringLiteral parameterAttr = "tcc.parameter";
 
-/// Whether ranks exchange bytes in the op itself: a collective that may be in flight, of several ranks.
+/// Whether the op is a collective in which several ranks exchange bytes. An op with bodies is none, whatever they hold.
 bool isExchange(mlir::Operation *op);
 
 /// Numbers the exchanges of a function, bodies included, in the order in which they stand.

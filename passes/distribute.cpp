@@ -2,7 +2,7 @@
 //   1. the rank takes its lanes' parts of the scanned values (tcc.shard);
 //   2. it adds up the nodes of the tree that its lanes make, each in loops of two turns, one inside of the other (one
 //      turn where the halves differ in size): a node of 2^k lanes needs the memory of k sums beside that of one lane.
-//      Of the last node the rank's last lane is left over;
+//      The last lane of the last node is left for step 3;
 //   3. that lane's loop of one turn also exchanges the sums, in buckets (-fbucket=) by when the lane has its gradients,
 //      so that schedule-collectives can start a bucket while the lane goes on. In a bucket the left halves are added to
 //      what the lane gives, in a loop of their own; every rank gets its part of all ranks' nodes (tcc.all_to_all) and
@@ -317,7 +317,8 @@ private:
       results[number] = sum;
   }
 
-  /// What each rank gets of all ranks' nodes: a row a node, its part of it. Here, of `pieces` for each of the rank's.
+  /// Each rank gets its part of every node that a rank has added up, as a row. This is what this rank gets; `pieces`
+  /// are the nodes that it has added up itself.
   Values exchanged(Emit &b, ArrayRef<Values> pieces) {
     SmallVector<int64_t> counts;
     for (int64_t rank = 0; rank < ranks.count; ++rank)

@@ -38,7 +38,7 @@ Value storedBelow(Value x, Type narrow) {
   return cast && tensorType(cast.getX()).getElementType() == narrow ? cast.getX() : Value();
 }
 
-/// `x` in 16 bits, which all that read it read from now on.
+/// Stores `x` in 16 bits, and lets all that read `x` read that.
 Value store(Value x, Type narrow) {
   OpBuilder builder(x.getContext());
   builder.setInsertionPointAfterValue(x);
@@ -47,7 +47,7 @@ Value store(Value x, Type narrow) {
   return stored;
 }
 
-/// The cast of the gradient to 16 bits that is all that becomes of it, or null.
+/// The cast to 16 bits if nothing else reads the gradient, or null.
 CastOp storedGradient(GeluGradientOp op, Type narrow) {
   Operation *user = op->hasOneUse() ? *op->getUsers().begin() : nullptr;
   return user && isCastTo(user, narrow) ? cast<CastOp>(user) : CastOp();

@@ -1,4 +1,4 @@
-// Paths between groups; the header says how they are found quickly.
+// Finds paths between groups; fusion.h says how that is quick.
 #include "passes/collective_order.h"
 #include "passes/fusion.h"
 

@@ -1,6 +1,6 @@
-// (1) Readers are found through views. (2) A matrix is held while it was read and will be read again, updates of states
-// aside. (3) Where fewest matrices are held one forward and backward ends and the next may begin; where most are held
-// is its turn.
+// (1) Readers are found through views. (2) A matrix is held from its first reader to its last, where updates of states
+// do not count. (3) Where fewest matrices are held, one forward and backward part ends and the next may begin. Where
+// most of a part's are held, it turns from forward to backward.
 #include "passes/held_values.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallSet.h"

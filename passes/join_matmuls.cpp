@@ -39,7 +39,7 @@ BlockArgument argumentBelow(Value value) {
   return cast<BlockArgument>(value);
 }
 
-/// Whether an addition is all that becomes of the value.
+/// Whether an addition, perhaps of the value reshaped or cast, is all that reads it.
 bool isAdded(Value value) {
   while (value.hasOneUse()) {
     Operation *user = *value.getUsers().begin();

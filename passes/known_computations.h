@@ -6,11 +6,13 @@
 
 namespace tcc {
 
-/// Ops that compute the same from the same values. What they hash by is less than what they are compared by.
+/// Hashes and compares ops, for a set of ops that compute the same from the same values. Ops that are equal have equal
+/// hashes, but the hash leaves out some of what is compared.
 struct SameComputation : llvm::DenseMapInfo<mlir::Operation *> {
   static unsigned getHashValue(const mlir::Operation *constOp) {
     auto *op = const_cast<mlir::Operation *>(constOp);
-    size_t operands = 0; // in any order, for some ops do not mind it
+    size_t operands =
+        0; // a sum, which does not depend on their order, since some ops are equal with their operands swapped
     for (mlir::Value operand : op->getOperands())
       operands += hash_value(operand);
     llvm::hash_code properties = op->getPropertiesStorageSize() ? op->hashProperties() : llvm::hash_code(0);

@@ -1,4 +1,4 @@
-// Evaluation of literal values. Coordinates are pulled through views down to the iota or constant that they index, so
+// Evaluates literal values. Coordinates are pulled through views down to the iota or constant that they index, so
 // that nothing larger than a row is ever held.
 #include "passes/literal_rows.h"
 #include "ir/reference/interpreter.h"

@@ -1,5 +1,5 @@
-// pack-attention: the gradients of attention's queries, keys and values that a function joins side by side are written
-// so by the kernels that make them, without one that copies.
+// pack-attention: where a function joins the gradients of attention's queries, keys and values side by side, the
+// kernels that make them write them to one tensor, so that no kernel copies them.
 //   1. each of the three is followed through the casts and reshapes that only it goes through to a pad of its rows: the
 //      gradient of the slice that it was read from;
 //   2. the pads must be those of one tensor, queries first and values last, and be added up with nothing else;
@@ -28,7 +28,7 @@ struct PaddedRow {
   int64_t before = 0, own = 0, after = 0;
 };
 
-/// What pads `value` where that is all that becomes of it.
+/// The pad of `value` if nothing else reads it, perhaps through casts and reshapes.
 std::optional<PaddedRow> paddedRow(Value value) {
   Operation *user = onlyUser(value);
   while (isa_and_nonnull<CastOp, ReshapeOp>(user))
@@ -80,7 +80,7 @@ Value sumOf(ArrayRef<Value> pads) {
   return nullptr;
 }
 
-/// What stands for the gradient where its results are joined, or null.
+/// The sum that joins the three gradients side by side, or null if there is none.
 Value joinedGradients(FlashAttentionBackwardOp op) {
   AttentionSizes sizes = attentionSizes(op);
   if (sizes.queries != sizes.keys)

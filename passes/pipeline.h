@@ -1,5 +1,5 @@
-// The one pipeline, which turns a captured function into a planned one. Flags, dumps, timing and the README's picture
-// are derived from the table in passes.def.
+// The one pipeline, which turns a captured function into a planned one. Flags, dumps and timing are derived from
+// the table in passes.def, with which a test compares the table of README.md.
 #pragma once
 #include "ir/phases.h"
 #include "mlir/IR/BuiltinOps.h"

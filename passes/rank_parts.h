@@ -29,17 +29,19 @@ public:
   /// must have the same element type.
   llvm::SmallVector<mlir::Value> gather(Emit &b, mlir::ValueRange parts,
                                         llvm::ArrayRef<mlir::RankedTensorType> wholes) const;
-  /// The two halves of gather(): what all ranks give, as [ranks, size], and the whole values in it.
+  /// gather() in two steps. gatherParts() gives the parts of all ranks as [ranks, size]; wholesOf() makes the whole
+  /// values of them.
   mlir::Value gatherParts(Emit &b, mlir::ValueRange parts, llvm::ArrayRef<mlir::RankedTensorType> wholes) const;
   llvm::SmallVector<mlir::Value> wholesOf(Emit &b, mlir::Value all,
                                           llvm::ArrayRef<mlir::RankedTensorType> wholes) const;
   /// The values [size] of all ranks, as [ranks, size].
   mlir::Value gatherFlat(Emit &b, mlir::Value own) const;
 
-  /// tcc.concat of any number of values; kernels take few, so many are put together in steps.
+  /// Any number of values as one, by tcc.concat. A kernel has few operands, so many values are joined in several steps.
   static mlir::Value joinedOf(Emit &b, mlir::ValueRange values, int64_t axis);
   /// The elements of several values one after another, as one value of rank 1. The values have one element type.
   static mlir::Value flat(Emit &b, mlir::ValueRange values);
+  /// The type with `rows` as the size of dim 0.
   static mlir::RankedTensorType withRows(mlir::RankedTensorType type, int64_t rows);
 
 private:

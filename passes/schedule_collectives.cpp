@@ -161,9 +161,9 @@ private:
     return place && place->isBeforeInBlock(op) ? place : op->getPrevNode();
   }
 
-  /// Those after which no other comes, such as the gathers of updated parameters: each stands after the one before it,
-  /// with what it is computed from and no more, so that it has started when the next one's values are computed. What
-  /// the host waits for comes first.
+  /// Starts the `last` collectives early, such as the gathers of updated parameters. Each is moved to after the one
+  /// before it, with what it is computed from and no more, so that it has started when the next one's values are
+  /// computed. What the host waits for comes first.
   void startEarly(ArrayRef<Operation *> last, Operation *before) {
     for (Operation &op : block)
       if (!last.empty() && stageOf(&op) && before->isBeforeInBlock(&op))

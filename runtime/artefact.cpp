@@ -1,4 +1,4 @@
-// Bytes of an artefact.
+// Writes an artefact as bytes, and reads it from them.
 #include "runtime/artefact.h"
 #include "runtime/elf_section.h"
 #include "runtime/files.h"

@@ -56,8 +56,8 @@ Expected<std::string> serializeArtefact(const Artefact &artefact);
 /// another version, anything of validateArtefact.
 Expected<Artefact> parseArtefact(std::string_view bytes);
 
-/// For each target, where its code objects begin in the bytes of an artefact. Of the errors of parseArtefact it gives
-/// those of the layout.
+/// For each target, where its code objects begin in the bytes of an artefact. Errors: those of parseArtefact that
+/// concern the layout.
 Expected<std::vector<std::vector<size_t>>> codeOffsets(std::string_view bytes);
 
 /// Writes an AtomicFile (files.h): a reader sees the old file or the new one, never a part of one. Errors name the path

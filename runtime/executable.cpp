@@ -75,7 +75,7 @@ struct Executable::Impl {
                                                size_t count, Profiler *profiler);
   Error startOn(void *stream, std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                 std::span<const TensorRef> states);
-  /// That inputs and outputs have places of their own on the device.
+  /// Checks that inputs and outputs have places of their own on the device.
   Error checkCopies() const;
   /// An error of a device that has closed, with what was on it alone.
   Error withLosses(const Error &error) const;
@@ -181,7 +181,7 @@ Error Executable::Impl::allocateEach(const std::vector<TensorSpec> &specs, std::
   return Error::success();
 }
 
-// That what is written overlaps nothing else; looked at again only when a tensor has moved.
+// Checks that what is written overlaps nothing else. Looks again only when a tensor has moved.
 Error Executable::Impl::checkOverlaps(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                                       std::span<const TensorRef> states) {
   std::vector<HandedRange> ranges;

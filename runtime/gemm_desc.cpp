@@ -1,4 +1,4 @@
-// What a matmul touches and whether it makes sense.
+// Checks the description of a matmul, and says which bytes of its operands it reads and writes.
 #include "runtime/gemm.h"
 #include "runtime/plan.h"
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Parses JSON that may be damaged, and reads members with the checks that callers ask for.
 #include "runtime/json_reader.h"
 #include <algorithm>
 
@@ -7,7 +8,7 @@ namespace {
 const Json null;
 const Json emptyList = Json::array();
 
-/// Builds values from a parser's events. A member that is given twice is there twice; readers find the first.
+/// Builds values from a parser's events. An object keeps both members of one name; readers find the first.
 class Builder {
 public:
   Json root;
@@ -62,7 +63,7 @@ private:
     return true;
   }
 
-  std::vector<Json *> parents; // of the value to come, outermost first
+  std::vector<Json *> parents; // the lists and objects around the next value, outermost first
   std::string nextKey;
 };
 

@@ -51,8 +51,9 @@ MachineLimits measureMachineLimits(int threads, double seconds);
 /// there are none for this processor, they are measured in about 0.5 s, and remembered if the file can be written.
 MachineLimits machineLimits(int threads);
 
-/// Measures matmuls of `dtype` for about `seconds` and memory for half as long. Of each new and each remembered figure
-/// it remembers the better one, since a machine that others use is slower than its limit and never faster.
+/// Measures matmuls of `dtype` for about `seconds` and memory for half as long. For each figure it
+/// remembers the better one of the new and the remembered, since a machine that others use is slower than its limit and
+/// never faster.
 MachineLimits improvedMachineLimits(int threads, DType dtype, double seconds);
 
 /// One measurement of all figures: what it found, and the share of its time that was spent waiting for a CPU, by the

@@ -4,8 +4,9 @@
 //   2. for each head and block of queries: queries and dOut are packed, as columns and as pairs of rows; each query's
 //      delta = dOut · out is summed;
 //   3. for each block of keys that one of them sees, 32 keys and 32 queries at a time: scores and dP by tiles,
-//      P = 2^(scores - lse), dS = P · (dP - delta), both rounded (with dropout: of the P that dV reads and of dP what
-//      it leaves); then dV += Pᵀ·dOut, dK += dSᵀ·q, dQ += dS·k by tiles;
+//      P = 2^(scores - lse), dS = P · (dP - delta), both rounded. Dropout sets dP, and the P that dV reads, to 0 for a
+//      pair that it drops, and multiplies them by keepScale for any other. Then dV += Pᵀ·dOut, dK += dSᵀ·q, dQ += dS·k
+//      by tiles;
 //   4. dQ, and dK at last, are multiplied by the scale where they are written.
 // Pairs of dS of two keys have their lanes in the order of AmxTiles::interleaved, which costs one step a vector; dQ is
 // put in order where it is written.

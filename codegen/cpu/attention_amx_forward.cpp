@@ -6,8 +6,7 @@
 //      base, it becomes the base, and what was summed so far is scaled to it. The probabilities, powers of two relative
 //      to the base, are rounded and stored as pairs of keys. They are summed, and tiles add the values that they weigh.
 //   3. `out` is the sum of values / the sum of probabilities (times keepScale). The log-sum-exp follows from the base
-//   and
-//      the sum of probabilities.
+//      and the sum of probabilities.
 // So a probability may be larger than 1, by a few powers of two: neither its rounding nor the sums suffer from it.
 #include "codegen/cpu/attention_amx_function.h"
 #include <numbers>

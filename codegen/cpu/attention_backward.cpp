@@ -1,8 +1,9 @@
 // The backward function. A unit is a key head, whose dK and dV are summed over its group's queries in one order:
 //   1. for each head and block of queries: queries and dOut are packed, each query's delta = dOut · out is summed;
 //   2. for each block of keys that one of them sees: scores and dP, P = exp(scores - lse), dS = P · (dP - delta), both
-//      rounded (with dropout: of the P that dV reads and of dP what it leaves); dV += Pᵀ·dOut and dK += dSᵀ·q in the
-//      worker's memory, dQ += dS·k in that of the block;
+//      rounded. Dropout sets dP, and the P that dV reads, to 0 for a pair that it drops, and multiplies them by
+//      keepScale for any other. Then dV += Pᵀ·dOut and dK += dSᵀ·q in the worker's memory, dQ += dS·k in that of the
+//      block;
 //   3. dQ, and dK at last, are multiplied by the scale where they are written.
 #include "codegen/cpu/attention_function.h"
 
@@ -87,8 +88,8 @@ void Backward::addKeys(const AttentionBlock &block) {
   addWeighted(block, place(blocks.keyPairs), place(blocks.weightPairs), place(blocks.sums));
 }
 
-/// P and dS of two vectors of queries, in the place of scores and dP. Keys are taken by twos: the last of an odd
-/// number's partner, and those that fill up a tile, become 0.
+/// P and dS of two vectors of queries, in the place of scores and dP. Keys are taken in pairs. The partner of the
+/// last key of an odd number, and the keys that fill up a tile, become 0.
 void Backward::differentiate(const AttentionBlock &block, Value lane) {
   constexpr size_t vectors = 2;
   SmallVector<Value> logarithms, deltas;

@@ -12,15 +12,15 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
-/// By tiles a worker packs a head's keys once for its blocks of queries: heads are cut into parts where threads have
-/// few.
+/// With tiles a worker packs a head's keys once for all blocks of queries of a unit. Heads are cut into parts if
+/// threads would have fewer units than this.
 constexpr int64_t unitsOfThread = 4;
 
-/// Fewer key heads than this are cut into parts, so that threads have something to divide: by the sizes alone, since
-/// the order of sums follows from it.
+/// If there are fewer key heads than this, they are cut into parts, so that threads have something to divide. The
+/// number of parts follows from the sizes alone, since the order of sums follows from it.
 constexpr int64_t fewKeyHeads = 8;
 
-/// What of the op its function reads when it runs.
+/// What an op's function reads when it runs.
 struct Work {
   AttentionKind kind;
   AttentionSizes sizes;
@@ -89,8 +89,8 @@ Scratch scratchOf(const Work &work, int threads, const AttentionBlocks &blocks) 
   return scratch;
 }
 
-/// The keys that query t sees, (t + before, t + last], as near to 0 as they may be: beyond the number of pairs a bound
-/// changes nothing.
+/// {before, last} of the keys that query t sees, which are (t + before, t + last]. Both are clamped to the number of
+/// queries and keys together, beyond which a bound changes nothing.
 std::pair<int64_t, int64_t> boundsOf(const Work &work) {
   int64_t pairs = work.sizes.queries + work.sizes.keys;
   if (!work.mask.diagonal)

@@ -1,4 +1,4 @@
-// The CPU's table.
+// What the CPU has: the ops that it runs, their scratch, the code of its kernels, and what that code depends on.
 #include "codegen/cpu/target.h"
 #include "codegen/build_id.h"
 #include "codegen/collective.h"

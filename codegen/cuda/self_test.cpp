@@ -1,4 +1,5 @@
-// The step, of inputs x [8, 24] and state w [24, 40]: p = x w; y = 2 p + 1; w = w + 1.
+// The step that is tested has the input x [8, 24] and the state w [24, 40]. It computes p = x w and y = 2 p + 1, and
+// sets w to w + 1.
 #include "codegen/cuda/self_test.h"
 #include "codegen/cuda/device/device_text.h"
 #include "runtime/device/cuda/nvrtc.h"

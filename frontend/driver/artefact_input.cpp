@@ -1,4 +1,4 @@
-// An input that is an artefact already: what is inside of it, and running it.
+// Says what is inside of an input that is an artefact already, or runs it.
 #include "frontend/capture.h"
 #include "frontend/driver/driver.h"
 #include "frontend/driver/execution.h"

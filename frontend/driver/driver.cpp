@@ -1,4 +1,4 @@
-// One input: read, compile, and what was asked of the result.
+// Reads an input, compiles it, and does what the options ask of the result.
 #include "frontend/driver/driver.h"
 #include "codegen/check_device.h"
 #include "codegen/stopwatch.h"

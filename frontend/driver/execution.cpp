@@ -1,4 +1,4 @@
-// --run, --bench, --input, --output.
+// Does what --run, --bench, --input and --output ask for.
 #include "frontend/driver/execution.h"
 #include "codegen/targets.h"
 #include "frontend/capture.h"

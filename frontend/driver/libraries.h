@@ -5,7 +5,8 @@
 
 namespace tcc::driver {
 
-/// What -o (or -c) asks for, unless something is printed; none: an artefact, or nothing that is written.
+/// The kind of library that -o (or -c) asks for. Nothing if the options print something instead, ask for an artefact,
+/// or ask for no file.
 std::optional<LibraryKind> libraryOf(const Options &options);
 
 /// Throws Error where -o names neither an artefact (.tcc, or - for stdout) nor a library, or where options for

@@ -1,4 +1,4 @@
-// Command line to Options, by LLVM's option tables.
+// Parses the command line by LLVM's option tables.
 #include "frontend/driver/options.h"
 #include "codegen/targets.h"
 #include "frontend/diagnostics.h"

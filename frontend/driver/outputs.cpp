@@ -1,4 +1,4 @@
-// Outputs: their paths, their identity, their writing.
+// Which files outputs go to, whether two are the same file, and how they are written.
 #include "frontend/driver/outputs.h"
 #include "codegen/targets.h"
 #include "frontend/diagnostics.h"

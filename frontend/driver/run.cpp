@@ -1,4 +1,4 @@
-// Options to actions.
+// Does what the options of the command line ask for.
 #include "frontend/driver/run.h"
 #include "codegen/targets.h"
 #include "frontend/compile_options.h"

@@ -1,3 +1,4 @@
+// Gives a step its tensors, runs it, and takes times.
 #include "frontend/driver/stage.h"
 #include "frontend/run_step.h"
 #include "runtime/printed.h"
@@ -24,7 +25,7 @@ State stateOf(const runtime::TensorSpec &spec, const Array &value) {
   return state;
 }
 
-/// The element of `known` for the tensor, made where there is none that fits.
+/// The element of `known` with the tensor's name. If there is none of its shape and type, make() gives a new one.
 template <typename T, typename Make>
 T elementFor(std::map<std::string, T> *known, const runtime::TensorSpec &spec, Make make) {
   if (!known)
@@ -49,7 +50,8 @@ Stage::Stage(runtime::Executable &executable, const RunValues &values, uint64_t 
     outputs.push_back(Array(Shape(spec.shape), spec.dtype));
 }
 
-/// The number of the run is the one input that a run of the trainer would change.
+/// Counts the run, and gives it to the inputs that hold the number of a training step, unless the user has given their
+/// values. All other inputs stay as they are.
 void Stage::nextInputs() {
   ++run;
   for (size_t i = 0; i < inputs.size() && run > 1; ++i) {
@@ -90,7 +92,9 @@ void Stage::timedStep(runtime::Profiler *recorder) {
                                /*checked=*/false);
   if (!started)
     throw Error(started.error().message());
-  if (*started) // else another step has used the device; this process runs one after the other
+  // There are no outputs if another step has used the device meanwhile, which no process of tcc does: it runs one step
+  // after another.
+  if (*started)
     outputs = std::move(**started);
   if (runtime::Error error = executable.finish())
     throw Error(error.message());

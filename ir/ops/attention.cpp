@@ -159,7 +159,7 @@ public:
     Value dV = b.transpose(b.matmul(byRows(b.cast(dropped(p), element)), grouped, true), {0, 2, 1, 3});
     return {dQ, dK, dV};
   }
-  /// That of the bias, from the same.
+  /// The gradient of the bias, from the same values.
   Value gradientOfBias(Value p, Value dOut, Value delta) {
     return gradientOfScores(p, dOut ? byGroup(dOut) : Value(), delta);
   }

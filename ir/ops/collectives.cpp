@@ -211,7 +211,7 @@ int64_t WaitOp::flops() {
   return 0;
 }
 
-/// It moves nothing itself.
+/// A wait moves nothing itself.
 int64_t WaitOp::bytes(const ViewLimits &) {
   return 0;
 }

@@ -1,4 +1,4 @@
-// custom: an op of the user's.
+// The op custom, which a user defines: its text, its verifier, its gradient and its cost.
 #include "ir/emit.h"
 #include "ir/names.h"
 #include "ir/ops/control.h"

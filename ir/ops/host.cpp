@@ -1,4 +1,4 @@
-// item and print.
+// The rules of the ops item and print.
 #include "ir/host_ops.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

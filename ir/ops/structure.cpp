@@ -1,4 +1,4 @@
-// gradient, kernel and yield.
+// The ops gradient, kernel and yield.
 #include "ir/emit.h"
 #include "ir/kernel_cost.h"
 #include "ir/known_kernels.h"

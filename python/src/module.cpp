@@ -11,9 +11,9 @@ namespace {
 
 PyObject *errorType = nullptr;
 PyTypeObject *stepType = nullptr;
-std::shared_ptr<runtime::Device> *sharedDevice = nullptr; // one arena for all steps; as long as the process
+std::shared_ptr<runtime::Device> *sharedDevice = nullptr; // the CPU: all steps share its arena; it is never closed
 
-/// The GPU of this number, on which all steps share an arena too; as long as the process. Throws Error.
+/// The GPU of this number. All steps on it share its arena. It stays open until the process ends. Throws Error.
 std::shared_ptr<runtime::Device> gpu(int ordinal) {
   static auto *opened = new std::map<int, std::shared_ptr<runtime::Device>>;
   std::shared_ptr<runtime::Device> &device = (*opened)[ordinal];
@@ -22,7 +22,7 @@ std::shared_ptr<runtime::Device> gpu(int ordinal) {
   return device;
 }
 
-/// Python's errors of what the function throws.
+/// Calls `fn`, and makes an error of Python of what it throws.
 template <typename Fn>
 auto guarded(Fn &&fn) noexcept -> decltype(fn()) {
   constexpr auto failed = [] {

@@ -35,7 +35,7 @@ struct Step {
   DLDevice device = {kDLCPU, 0}; ///< on which its tensors are
   std::mutex turn;
 
-  /// Of which the addresses of its tensors are multiples.
+  /// The addresses of its tensors must be multiples of this number.
   uintptr_t alignment() const {
     return device.device_type == kDLCPU ? runtime::arenaAlignment
                                         : static_cast<uintptr_t>(graph.executable->plan().alignment);
@@ -60,7 +60,7 @@ class Call {
 public:
   Call(std::shared_ptr<Step> step, PyObject *arguments, PyObject *results, Ref allocate, Ref copy, Ref view);
 
-  /// One run: what the step's results are, as a list. The GIL is released meanwhile. On a GPU the run is started, in
+  /// Runs the step once and gives its results as a list. The GIL is released meanwhile. On a GPU the run is started, in
   /// the order of the library's current stream. Throws PythonError.
   Ref run(PyObject *arguments);
   /// How many arguments were copied since the call was made, because their memory was not dense, aligned or of the

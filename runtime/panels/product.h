@@ -37,11 +37,11 @@ private:
   struct Chunk;
   struct Progress;
 
-  /// The blocks of a chunk, one for each task. Of several threads the last blocks of rows are cut into blocks of
-  /// columns, so that all end at about the same time.
+  /// The blocks of a chunk, one for each task. If there are several threads, the last blocks of rows are cut into
+  /// blocks of columns, so that all threads end at about the same time.
   struct Blocks {
     int64_t whole = 0;                  // blocks of rows that are not cut
-    int64_t columns = 0, ofColumns = 0; // a cut one's columns, and the number of blocks that each is cut into
+    int64_t columns = 0, ofColumns = 0; // columns of a cut block, and into how many a block of rows is cut
     int64_t tasks = 0;
   };
 
@@ -52,17 +52,17 @@ private:
   int threads = 1;
   int workers = 1;                                      // how many divide the batch, each with scratch of its own
   int64_t chunkRows = 0, chunkColumns = 0, stretch = 0; // sizes of a chunk of C, and of a stretch of depth
-  int64_t stretches = 1;                                // of a round
+  int64_t stretches = 1;                                // how many stretches a round has
   int64_t roundsOfChunk = 1, rowChunks = 1, rounds = 1;
-  int64_t taskRows = 0;                  // of a block
-  Blocks blocks;                         // of each chunk
-  int64_t packTasks = 0;                 // of a round
-  int64_t packers = 1;                   // threads, each with left panels of its own
-  int64_t slots = 1;                     // memory for the right panels of one round each
-  int64_t leftBytes = 0, rightBytes = 0; // of a block's left panels and of a chunk's right ones, for one stretch
-  // Bytes of scratch before the right panels, the sums, what is done, and the bias.
+  int64_t taskRows = 0;                  // rows of a block
+  Blocks blocks;                         // the same for each chunk
+  int64_t packTasks = 0;                 // tasks that pack the panels of a round
+  int64_t packers = 1;                   // threads that pack, each with left panels of its own
+  int64_t slots = 1;                     // each slot holds the right panels of one round
+  int64_t leftBytes = 0, rightBytes = 0; // bytes of a block's left panels and a chunk's right ones, for one stretch
+  // Where in scratch the right panels, the sums, the Progress and the bias begin, in bytes.
   int64_t rightAt = 0, sumsAt = 0, progressAt = 0, biasAt = 0;
-  int64_t bytesEach = 0;
+  int64_t bytesEach = 0; // of scratch for each worker
 
   void cut();
   bool readsLeft() const; // with few rows: whether A is read where it lies
@@ -73,21 +73,21 @@ private:
   void cutChunk();
   void touchLeft(const Call &call, int64_t worker) const;
   Chunk chunkOf(int64_t round) const;
-  /// A round packs panels unless it has those of the round before it: the number of rounds until `round` that do,
-  /// less 1.
+  /// Rounds that follow each other may use the same right panels, which the first of them packs. This is the number of
+  /// the packing that `round` uses, counted from 0.
   int64_t packOf(int64_t round) const { return round / roundsOfPack(); }
   int64_t roundsOfPack() const { return roundsOfChunk > 1 ? 1 : rowChunks; }
-  /// Some panels of a round, and one of its blocks.
+  /// One task of a round: packRight() packs some of its right panels, multiply() computes one of its blocks.
   void packRight(const Call &call, Progress &progress, int64_t round, int64_t task) const;
   void multiply(const Call &call, Progress &progress, int64_t worker, int64_t round, int64_t task) const;
   /// Packs rows of the round's chunk from `row` on and multiplies them with its columns from `column` on.
   void multiplyBlock(const Call &call, int64_t round, int64_t worker, int64_t row, int64_t column,
                      int64_t columns) const;
-  /// A worker's left panels, of one stretch.
+  /// A worker's left panels for one stretch.
   Panels leftPanels(char *scratch, int64_t worker) const {
     return {reinterpret_cast<float *>(scratch + worker * leftBytes), panelStride(kernel->rows)};
   }
-  /// The right panels of a stretch that was packed as this number of its round.
+  /// The right panels of packing `pack` for stretch `number` of the round.
   Panels rightPanels(char *scratch, int64_t pack, int64_t number) const {
     return {reinterpret_cast<float *>(scratch + rightAt + (pack % slots * stretches + number) * rightBytes),
             panelStride(kernel->columns)};

@@ -8,9 +8,10 @@
 //                                            tests/cuda_emulator/lane_maps/tables
 //   gpu_attention small                      a few small launches, for compute-sanitizer
 //   gpu_attention bench FILE                 TFLOP/s of all shapes, one JSON line each into FILE, a table on stdout
-//   gpu_attention sweep FILE                 the same for other tiles and switches of each pass, and whether bits are
-//   equal gpu_attention prebuild [ARCHITECTURE]    cubins into the folder of --cubins; with an architecture it needs no
-//   device
+//   gpu_attention sweep FILE                 the same for other tiles and switches of each pass, and whether they
+//                                            give equal bits
+//   gpu_attention prebuild [ARCHITECTURE]    cubins into the folder of --cubins; with an architecture it needs
+//                                            no device
 // Options: --cubins FOLDER; --emulator ARCHITECTURE runs in the emulator instead of on a device (a rehearsal: small
 // shapes, meaningless times).
 #include "gpu_attention/program.h"

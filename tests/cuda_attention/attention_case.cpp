@@ -1,4 +1,4 @@
-// Layouts and comparisons.
+// Where the tensors of a case lie, how they are written and read, and how far results may be off.
 #include "attention_case.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ Place placeOf(const Problem &problem, Tensor tensor, bool packed) {
   place.rows = isKeySide(tensor) ? problem.keys : problem.queries;
   long long d = problem.headDim;
   if (packed) {
-    long long foreign = isInput(tensor) ? 1 : 0;
+    long long foreign = isInput(tensor) ? 1 : 0; // heads of other tensors on each side
     place.headStride = d;
     place.rowStride = (place.heads + 2 * foreign) * d;
     place.batchStride = place.rows * place.rowStride;

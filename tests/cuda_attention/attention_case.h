@@ -20,8 +20,8 @@ struct Place {
 enum class Tensor { Query, Key, Value, Output, OutputGradient, QueryGradient, KeyGradient, ValueGradient };
 constexpr int tensorCount = 8;
 
-/// Separate: [batch, head, row, headDim]. Packed: [batch, row, head, headDim], inputs with foreign heads on both sides,
-/// as in a packed QKV.
+/// Separate tensors are [batch, head, row, headDim], packed ones [batch, row, head, headDim]. A packed input has a head
+/// of another tensor on each side, as queries, keys and values have in one tensor.
 Place placeOf(const Problem &problem, Tensor tensor, bool packed);
 
 /// The buffer's contents; elements that belong to no tensor are NaN.

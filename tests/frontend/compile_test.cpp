@@ -50,7 +50,7 @@ TEST(Compile, AMatrixProductWithBiasAndGelu) {
 }
 
 /// The place that a search names is the op that made the first value from finite ones, wherever it shows.
-TEST(FindNonFinite, NamesTheOpThatMadeIt) {
+TEST(FindNonFinite, NamesTheOpThatMadeTheFirstValueThatIsNotFinite) {
   int line = 0;
   const auto found = [&](auto fn, const std::vector<Array> &arguments, bool eachOp = true) {
     Function f = compile("f", fn, quiet());

@@ -1,5 +1,5 @@
-// cond and repeat in C++: values, gradients, what runs, what is planned, and every mistake. No MLIR, as in users'
-// files.
+// Tests cond and repeat in C++: values, gradients, what runs, what is planned, and every mistake. Like the files of
+// users, this one includes no MLIR.
 #include "runtime/executable.h"
 #include "runtime/profiler.h"
 #include "tests/frontend/quiet_functions.h"
@@ -12,7 +12,7 @@ using namespace tcc;
 
 namespace {
 
-/// Loss and gradients of a small net whose activation data chooses.
+/// Loss and gradients of a small net; its activation is chosen by the data.
 std::vector<Tensor> chosenNet(const Tensor &x, const Tensor &w, const std::function<Tensor(const Tensor &)> &activate) {
   const Tensor h = activate(matmul(x, w));
   const Tensor loss = mean(h * h);
@@ -176,7 +176,7 @@ TEST(Repeat, CodeAndPlanDoNotGrowWithTheCount) {
 
 TEST(Repeat, TheArenaIsUsedAsPlanned) {
   FunctionOptions options = quiet();
-  options.checked = true; // counts the 64-byte lines that a step has changed
+  options.checked = true; // then the 64-byte lines that a step has changed are counted
   Function loop = compile(
       "loop",
       [](Tensor x, Tensor s) {
@@ -255,7 +255,7 @@ TEST(Control, AStateThatALoopCarriesIsUpdatedInPlace) {
   EXPECT_EQ(step.executable()->plan().arenaBytes, 0);
 }
 
-TEST(Control, AStepWithBreaksMayHaveIt) {
+TEST(Control, AStepWithBreaksMayHaveACondAndARepeat) {
   double seen = 0;
   Function step = compile(
       "step",
@@ -282,7 +282,7 @@ TEST(Control, AStepWithBreaksMayHaveIt) {
 
 //===- mistakes ------------------------------------------------------------------------------------------------===//
 
-/// The message of recording `fn` of an f32 [3] and a scalar.
+/// The message of the error that recording `fn` gives, with an f32 [3] and a scalar as arguments.
 template <typename Fn>
 std::string refusalOf(Fn fn, uint32_t *line = nullptr) {
   Function step = compile("step", [=](Tensor x, Tensor s) { return fn(x, s); }, quiet());
@@ -387,7 +387,7 @@ TEST(Control, AGradientThroughManyTurnsIsRefused) {
       << message;
 }
 
-/// The mean loss and gradient of a linear model over rows, by so many lanes.
+/// The mean loss and gradient of a linear model over the rows of x, in `count` lanes.
 std::vector<Tensor> lanesOfRows(const Tensor &x, const Tensor &w, int64_t count) {
   const Tensors sums = lanes(count, {reshape(x, {count, x.dim(0) / count, x.dim(1)})}, [&](const Tensors &parts) {
     const Tensor h = matmul(parts[0], w);

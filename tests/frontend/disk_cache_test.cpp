@@ -182,7 +182,7 @@ TEST_F(DiskCache, IsCountedAndCleared) {
   EXPECT_LACKS(compileGraph().out, "from the cache");
 }
 
-TEST_F(DiskCache, ASizeBoundsIt) {
+TEST_F(DiskCache, ASizeBoundsTheCache) {
   for (int columns = 1; columns <= 12; ++columns)
     EXPECT_EQ(tcc(graph() + " --cache-size=30KiB --shape=x:4x" + std::to_string(columns)).status, 0);
   int64_t bytes = 0;

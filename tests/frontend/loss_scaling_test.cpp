@@ -101,7 +101,7 @@ TEST(LossScaling, AnOverflowHalvesTheScaleAndKeepsEveryOtherBit) {
   EXPECT_EQ(regression.scaling(0), 1);
 }
 
-TEST(LossScaling, TwoThousandGoodStepsDoubleIt) {
+TEST(LossScaling, TwoThousandGoodStepsDoubleTheScale) {
   Regression regression(runtime::DType::f16);
   regression.run(1);
   regression.step->lossScaling()[1].data<float>()[0] = 1998;
@@ -123,7 +123,7 @@ TEST(LossScaling, GradientsBelowTheRangeOfF16Arrive) {
   EXPECT_TRUE(wide.step->lossScaling().empty());
 }
 
-TEST(LossScaling, TheGraphShowsIt) {
+TEST(LossScaling, TheGraphShowsTheScaling) {
   Regression regression(runtime::DType::f16);
   Array x({rows, width}), gain(1.0f);
   const std::vector<Array> arguments{x, gain};

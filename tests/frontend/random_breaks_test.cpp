@@ -1,6 +1,7 @@
-// Random traced programs (ops, values asked for, branches and loops on data, states, gradients) against the same
-// programs computed at once in double with a tape of their own; three shapes in any order, exceptions after breaks.
-// TCC_BREAK_PROGRAMS=2000 random_breaks_test runs as many; TCC_BREAK_FIRST=17 begins with that one.
+// Random traced programs (ops, values asked for, branches and loops on data, states, gradients) are compared with the
+// same programs run op by op in double, with gradients by a tape that is written here. They are called with three
+// shapes in every order, and throw exceptions after breaks. TCC_BREAK_PROGRAMS=2000 runs so many programs,
+// TCC_BREAK_FIRST=17 begins with program 17.
 #include "tests/environment.h"
 #include <algorithm>
 #include <cmath>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int64_t width = 4;
 
-/// A value of the tape: [rows, width], [width] (rows 0) or a scalar (rows -1), with its gradient.
+/// A value of the tape with its gradient. Its shape is [rows, width]; [width] if rows is 0; a scalar if rows is -1.
 struct Node {
   int64_t rows;
   std::vector<double> value, grad;
@@ -31,7 +32,7 @@ struct Stop {};
 /// What both ways of running a program share: the decisions, and where it stops.
 struct Host {
   int64_t stopAt = -1, breaks = 0;
-  bool isClose = false; // a decision that rounding may turn
+  bool isClose = false; // whether rounding might have turned a decision
   void count() {
     if (breaks++ == stopAt)
       throw Stop();
@@ -50,7 +51,7 @@ public:
     nodes.back()->grad.resize(nodes.back()->value.size());
     return nodes.back().get();
   }
-  /// f(a, b) of each element, b stretched to a's shape; da and db are its slopes.
+  /// f(a, b) of each element, where b is broadcast to a's shape; da and db are the derivatives of f.
   template <typename F, typename Da, typename Db>
   Ref zip(Ref a, Ref b, F f, Da da, Db db) {
     const auto at = [=](size_t i) { return b->rows == a->rows ? i : b->rows == 0 ? i % size_t(width) : 0; };
@@ -91,7 +92,7 @@ public:
     };
     return made;
   }
-  /// Each row through its length: a / sqrt(1 + sum(a²)).
+  /// Each row divided by its length: a / sqrt(1 + sum(a²)).
   Ref unit(Ref a) {
     const auto rows = static_cast<size_t>(a->rows), columns = static_cast<size_t>(width);
     std::vector<double> lengths(rows, 1), values;
@@ -159,7 +160,7 @@ private:
   std::vector<std::unique_ptr<Node>> nodes;
 };
 
-/// The same words for traced tensors.
+/// The functions of Tape, for traced tensors.
 class Traced {
 public:
   Traced(Host &host, const State &v, const State &w) : host(host), states{v, w} {}
@@ -275,7 +276,7 @@ bool sameBits(const std::vector<float> &a, const std::vector<float> &b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-/// One program in a life of its own.
+/// One program with its states, from its first call to its last.
 class Life {
 public:
   Life(uint32_t seed, FunctionOptions options)
@@ -298,7 +299,7 @@ public:
     std::vector<float> v, w, bits;
   };
 
-  /// False where rounding could decide.
+  /// Calls the program and checks what it gives; false, without a call, if rounding could turn one of its decisions.
   bool check(int64_t rows) {
     Call call{Array({rows, width}), bitsOf(v), bitsOf(w), {}};
     for (float &value : call.x.data<float>())
@@ -315,7 +316,7 @@ public:
     std::vector<int64_t> stops;
     if (expected.breaks > 0 && random() % 3 == 0)
       stops.push_back(static_cast<int64_t>(random() % static_cast<uint32_t>(expected.breaks)));
-    for (int64_t stop = 0; past.size() == 2 && stop < expected.breaks; ++stop) // after each one
+    for (int64_t stop = 0; past.size() == 2 && stop < expected.breaks; ++stop) // after each break, in the third call
       stops.push_back(stop);
     for (const int64_t stop : stops) {
       host = {.stopAt = stop};
@@ -369,7 +370,7 @@ private:
     return bits;
   }
 
-  /// From the states that the call had; those of now come back.
+  /// Makes the call once more, from the states that it had then, and puts the present states back.
   void repeat(const Call &call) {
     const std::vector<float> oldV = bitsOf(v), oldW = bitsOf(w);
     set(call.v, call.w);

@@ -208,7 +208,7 @@ TEST(Wrap, MemoryIsKeptAsLongAsAnythingUsesIt) {
   EXPECT_EQ(weights.data[3], 7);
 }
 
-TEST(Wrap, ADeviceWithMemoryOfItsOwnMirrorsIt) {
+TEST(Wrap, ADeviceWithMemoryOfItsOwnMirrorsWrappedMemory) {
   auto device = std::make_shared<runtime::test::RemoteDevice>();
   FunctionOptions options = quiet();
   options.device = device;

@@ -1,5 +1,5 @@
-// Every reader of models/ on damaged files: an Error or a value, never a crash, a hang or memory that no file
-// backs.
+// Every reader of models/ is given damaged files. It gives a value or throws an Error; it never crashes, hangs, or
+// takes more memory than the file's size explains.
 #include "frontend/safetensors.h"
 #include "models/adapter.h"
 #include "models/checkpoint_store.h"
@@ -57,7 +57,7 @@ TEST(MutatedFiles, Safetensors) {
         file.readFloats(entry, values);
       }
   });
-  EXPECT_GT(taken, 0); // a changed value is a value
+  EXPECT_GT(taken, 0); // where only a number is damaged, it is still a number
   EXPECT_GT(refused, taken / 10);
 }
 
@@ -84,7 +84,7 @@ TEST(MutatedFiles, Config) {
     writeConfig(folder.path("config.json"), *modelPreset(preset));
     auto [taken, refused] = readMutants(readAll(folder.path("config.json")), [](const std::string &path) {
       std::vector<std::string> notes;
-      checkConfig(readConfig(path, &notes)); // what was read is a model
+      checkConfig(readConfig(path, &notes)); // what could be read must be a valid model
     });
     EXPECT_GT(refused, taken / 10);
   }
@@ -120,7 +120,7 @@ TEST(MutatedFiles, TokenShards) {
   }
 }
 
-/// Damages one file of a tokenizer's folder at a time; what was read splits and joins a text.
+/// Damages one file of a tokenizer's folder at a time. A tokenizer that can be read must encode and decode a text.
 void readMutantsOfTokenizer(const std::string &kind, const std::vector<std::string> &files) {
   const std::string text = "In the beginning\n  GOD's 123 <|endoftext|> e\xcc\x81 \xff";
   for (const std::string &damaged : files) {

@@ -1079,7 +1079,8 @@ const std::vector<FlashSample> flashSamples = {{"1x7x2x4", "1x7x2x4", "diagonal 
                                                {"2x17x2x4", "2x19x1x4", "", "rate 0.3 stream 5 "},
                                                {"2x18x2x4", "2x18x2x4", "diagonal 0 ", "rate 0.5 stream 70000 "}};
 
-/// Behind the `tensors` operands: the types of seed and first, and how their text names them.
+/// Appends the operands of a dropout, which come after the tensors: the types of seed and first, and how the text names
+/// them.
 void addDropout(const FlashSample &sample, Strings &types, std::string &attributes, std::string &operands) {
   if (sample.dropout.empty())
     return;

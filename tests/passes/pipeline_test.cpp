@@ -5,11 +5,13 @@
 #include "ir/reference/compare.h"
 #include "ir/strided_view.h"
 #include "passes/pipeline.h"
+#include "passes/switches.h"
 #include "passes/verify_each.h"
 #include "tests/ops/differentiate.h"
 #include "tests/ops/op_table.h"
 #include "tests/passes/live_values.h"
 #include "tests/passes/training_steps.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;
@@ -107,6 +109,12 @@ protected:
 
 //===- meaning ---------------------------------------------------------------------------------------------------===//
 
+/// Whether a pass runs with these options.
+bool runs(const PassInfo &pass, const PipelineOptions &options) {
+  const auto given = options.passes.find(pass.name);
+  return pass.required() || (given == options.passes.end() ? pass.wanted(options) : given->second);
+}
+
 TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
   for (const TrainingStep &step : trainingSteps())
     for (int level : {0, 1, 2})
@@ -117,7 +125,8 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
         options.passes["simplify"] = simplified;
         EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
         EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), Phase::planned))) << step.name;
-        EXPECT_EQ(report.passes.size(), 9u + simplified + 6 * (level >= 1));
+        EXPECT_EQ(report.passes.size(),
+                  llvm::count_if(pipelineTable(), [&](const PassInfo &pass) { return runs(pass, options); }));
       }
 }
 
@@ -442,10 +451,10 @@ TEST_F(Pipeline, dumpsAreOfTheNamedPasses) {
         names += line.split(' ').first.str() + " ";
     return names;
   };
-  EXPECT_EQ(dumps("all"),
-            "specialize-shapes decompose match-attention join-matmuls autodiff distribute expand-unsupported simplify "
-            "pad-shapes split-reductions pack-attention fuse-epilogues fuse-kernels schedule "
-            "schedule-collectives plan-memory ");
+  std::string all;
+  for (const PassInfo &pass : pipelineTable())
+    all += runs(pass, PipelineOptions()) ? std::string(pass.name) + " " : "";
+  EXPECT_EQ(dumps("all"), all);
   EXPECT_EQ(dumps("autodiff"), "autodiff ");
   std::string changed = dumps("changed"); // static sizes, no long reduction: two passes have nothing to do
   EXPECT_EQ(changed.find("specialize-shapes"), std::string::npos);
@@ -504,30 +513,6 @@ TEST_F(Pipeline, wrongModulesAreRefusedInWords) {
   }
 }
 
-/// What --print-pipeline prints.
-constexpr const char *table =
-    R"( 1  specialize-shapes    captured  on   first: every later pass sees static sizes
- 2  decompose            captured  on   before autodiff: gradients are known of primitives alone
- 3  match-attention      captured  on   on primitives, before autodiff: the gradient of attention is attention's too
- 4  join-matmuls         captured  on   after match-attention, which knows queries, keys and values apart; before autodiff: one matmul has one gradient
- 5  autodiff             joint     on   on primitives; forward and backward become one dataflow
- 6  distribute           joint     on   after autodiff, whose gradients are what ranks add up; before every pass that looks at memory
- 7  autocast             shaped    off  before expand-unsupported: a target may have kernels of 16-bit types alone
- 8  expand-unsupported   shaped    on   after autodiff: the target may have the gradient's kernel as well
- 9  simplify             shaped    on   after autodiff: it shares sums and removes what no result needs
-10  pad-shapes           shaped    on   on final types, from which the gain of matmuls follows; before sums are cut up
-11  split-reductions     shaped    on   before fusion: a long reduction's first part joins its producer
-12  narrow-activations   shaped    off  before fusion, on the ops that it sees: it says what will be stored
-13  fuse-gelu            shaped    off  on final types; before fusion, which would make GELU's gradient a kernel
-14  pack-attention       shaped    on   on final types; before fusion, which would make the join a kernel
-15  fuse-epilogues       shaped    on   on final types and sizes; before fusion, which gets what matmuls leave
-16  fuse-kernels         fused     on   after every rewrite of primitives: none remains outside a kernel
-17  rematerialize        fused     off  after fusion: copies are whole kernels, with their bits, and nothing joins them again; live ranges follow from it
-18  schedule             fused     on   before planning: live ranges follow from the order
-19  schedule-collectives fused     on   after schedule, whose order says when gradients are there; before planning, which keeps what is in flight
-20  plan-memory          planned   on   last: places follow from order and kernels
-)";
-
 TEST_F(Pipeline, printsItsTable) {
   auto print = [](const PipelineOptions &options) {
     std::string text;
@@ -535,12 +520,21 @@ TEST_F(Pipeline, printsItsTable) {
     printPipeline(stream, options);
     return text;
   };
-  EXPECT_EQ(print(PipelineOptions()), table);
-  EXPECT_NE(print(atLevel(0)).find("9  simplify             shaped    off"), std::string::npos);
+  const PipelineOptions usual;
+  const std::string printed = print(usual);
+  std::string rows;
+  for (const auto &[i, pass] : llvm::enumerate(pipelineTable()))
+    rows += llvm::formatv("{0,2}  {1,-20} {2,-9} {3,-4} {4}\n", i + 1, pass.name, phaseName(pass.reaches),
+                          runs(pass, usual) ? "on" : "off", pass.reason);
+  EXPECT_EQ(printed, rows);
+  EXPECT_TRUE(StringRef(printed).starts_with(
+      " 1  specialize-shapes    captured  on   first: every later pass sees static sizes\n"));
+  EXPECT_NE(printed.find("  autocast             shaped    off  before expand-unsupported: "), std::string::npos);
+  EXPECT_NE(print(atLevel(0)).find("  simplify             shaped    off"), std::string::npos);
   PipelineOptions on = atLevel(0);
-  on.passes["simplify"] = on.passes["match-attention"] = on.passes["join-matmuls"] = on.passes["pad-shapes"] = true;
-  on.passes["fuse-epilogues"] = on.passes["pack-attention"] = on.passes["schedule-collectives"] = true;
-  EXPECT_EQ(print(on), print(PipelineOptions()));
+  for (const PassInfo *pass : optionalPasses(usual))
+    on.passes[pass->name] = true;
+  EXPECT_EQ(print(on), printed);
 }
 
 } // namespace

@@ -100,7 +100,7 @@ TEST(ControlPlan, EveryFaultIsRefusedWithItsReason) {
   EXPECT_NE(validatePlan(deep).message().find("parts nest, up to 64 deep"), std::string::npos);
 }
 
-TEST(ControlPlan, AStepWaitsInFrontOfALoopOrBehindIt) {
+TEST(ControlPlan, AStepWaitsBeforeALoopOrAfterIt) {
   const StepParts parts = stepParts(loopPlan(), 1);
   EXPECT_EQ(parts.ready, std::vector<size_t>{6});
   EXPECT_EQ(parts.firstStateWrite, 0u);

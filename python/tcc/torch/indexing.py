@@ -161,7 +161,7 @@ def index_fill(c, out, x, dim, index, value):
 # Elements
 
 def met(c: Lowering, x: Value, dim: int, index: Value, source) -> tuple[Value, Value, Value, int]:
-    """In x's dims, with one for the index's elements along `dim` behind `dim`: whether the index names the place, the
+    """In x's dims, with one for the index's elements along `dim` after `dim`: whether the index names the place, the
     source, the number of the element; and that dim."""
     g = c.g
     if any(index.sizes[i] > size for i, size in enumerate(x.sizes) if i != dim):

@@ -138,5 +138,5 @@ def copied(tensor, sizes, like=None, device=torch.device("cpu")):
 
 
 def viewed(tensor, sizes, strides, offset):
-    """A view whose first element stands `offset` elements behind that of `tensor`."""
+    """A view whose first element stands `offset` elements after that of `tensor`."""
     return tensor.as_strided(sizes, strides, tensor.storage_offset() + offset)

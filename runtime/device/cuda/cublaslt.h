@@ -79,7 +79,7 @@ public:
   /// line.
   static CublasLt open();
 
-  /// The library's version, as it gives it: 10000·major + 100·minor + patch.
+  /// The library's version as one number: 10000·major + 100·minor + patch.
   std::size_t version() const { return versionNumber; }
   const std::string &path() const { return library.path(); }
   /// Throws CudaError "doing: status N (meaning)" unless `status` is 0.

@@ -15,7 +15,7 @@ enum NcclStatus : int { ncclSuccess = 0, ncclRemoteError = 6, ncclInProgress = 7
 enum NcclType : int { ncclUint8 = 1, ncclFloat32 = 7 };
 constexpr int ncclSum = 0;
 
-/// By which the ranks of a communicator find each other. The first rank makes it and sends it to all.
+/// An id by which the ranks of a communicator find each other. The first rank makes it and sends it to all.
 struct NcclId {
   char bytes[128];
 };
@@ -53,7 +53,7 @@ public:
   /// path. Needs no device. Throws CudaError with the reasons and an install line.
   static Nccl open();
 
-  /// The library's version, as it gives it: 10000·major + 100·minor + patch.
+  /// The library's version as one number: 10000·major + 100·minor + patch.
   int version() const { return versionNumber; }
   const std::string &path() const { return library.path(); }
   /// What a status means, with what the library last said of the communicator, which may be null.

@@ -1,5 +1,6 @@
-// Line by line: "Compiling entry function 'k' for 'sm_80'" opens a kernel, "Function properties for f" says whose
-// frame follows, "Used N registers, ..." closes it. A called function that was not inlined counts to its kernel.
+// The log is read line by line. "Compiling entry function 'k' for 'sm_80'" begins the lines of kernel k. After
+// "Function properties for f" comes a line with the stack frame of f, which is the kernel or a function that it calls;
+// frames of called functions count as the kernel's. "Used N registers, ..." is the last line of a kernel.
 #include "runtime/device/cuda/ptxas_log.h"
 
 #include <algorithm>
@@ -33,7 +34,8 @@ int messageNumber(std::string_view line) {
   return at == std::string_view::npos ? 0 : std::atoi(std::string(line.substr(at + 2, 4)).c_str());
 }
 
-/// C7519 is no loss: the assembler adds a fence. The text finds what later releases number otherwise.
+/// Whether the line says that the assembler made slower code than was asked for. C7519 does not: it only adds a fence.
+/// The text about wgmma finds the message in releases that give it another number.
 bool losesPerformance(std::string_view line) {
   int message = messageNumber(line);
   return message == 7508 || (message >= 7510 && message <= 7520 && message != 7519) ||

@@ -17,7 +17,7 @@ struct Session {
   Stream stream;
   Buffer arena;
   std::unique_ptr<Products> products; ///< opened for the first matmul
-  Event turn;                         ///< what one stream waits for of another, made when the first one does
+  Event turn;                         ///< for order(), which makes it at its first call
   std::atomic<std::int64_t> allocated = 0;
   std::shared_ptr<Ranks> ranks; ///< by NCCL; joined for the first program that exchanges something
 
@@ -36,7 +36,7 @@ struct Session {
     if (!turn)
       turn = device->makeEvent(false);
     first.record(turn);
-    later.waitFor(turn); // for what was recorded last, also where it is recorded again before that is reached
+    later.waitFor(turn); // waits for this record of the event, even if order() records it again before it is reached
   }
   /// The reason why the session was closed; success while it is open.
   Error closed() const;

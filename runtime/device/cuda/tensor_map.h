@@ -1,4 +1,5 @@
-// Tensor maps: how a launch of a plan describes a tensor for bulk copies.
+// A tensor map is the description of a tensor from which the GPU's bulk copies (TMA) compute addresses. A launch of a
+// plan has slots for such maps.
 #pragma once
 
 #include "runtime/device/cuda/driver.h"
