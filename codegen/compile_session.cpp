@@ -2,6 +2,7 @@
 #include "codegen/compile_session.h"
 #include "codegen/custom.h"
 #include "codegen/lower_plan.h"
+#include "codegen/rank_compilation.h"
 #include "codegen/remarks.h"
 #include "codegen/step_cache.h"
 #include "codegen/stopwatch.h"
@@ -205,67 +206,150 @@ runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<M
   return result;
 }
 
-runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<ModuleOp> captured) {
+runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<ModuleOp> captured, runtime::Ranks *ranks) {
   const auto start = std::chrono::steady_clock::now();
   lastReport = {};
   if (!compileOptions.allowCustomCode)
     if (runtime::Error refused = refuseCustomCode(*captured))
       return refused;
   std::optional<llvm::TimeTraceScope> looking(std::in_place, "cache");
-  StepCache cache(*captured, compileOptions, *compileTarget);
+  StepCache cache(*captured, compileOptions, *compileTarget, /*sends=*/ranks != nullptr);
+  looking.reset();
+  runtime::Expected<runtime::Artefact> made =
+      ranks ? artefactOfRanks(std::move(captured), cache, *ranks) : artefactOfOne(std::move(captured), cache);
+  lastReport.totalMs = millisecondsSince(start) - watchedMs;
+  return made;
+}
+
+/// What the cache has of the step.
+runtime::Expected<CompileSession::Kept> CompileSession::keptStep(StepCache &cache) {
+  Kept kept{cache.find(lastReport)};
+  if (!kept.step)
+    return kept;
+  const runtime::Expected<bool> agrees = hasChoicesOfFile(*kept.step);
+  if (!agrees)
+    return agrees.error();
+  kept.hasOtherChoices = !*agrees;
+  if (kept.hasOtherChoices)
+    kept.step.reset();
+  return kept;
+}
+
+/// Why the step is compiled although there is a cache. To be asked before, since compiling may add entries.
+std::string CompileSession::missWords(const StepCache &cache, const Kept &kept) const {
+  return kept.step              ? "hit: " + cache.file() + ", compiled all the same"
+         : kept.hasOtherChoices ? "miss: the tuning file has other choices than the kept step"
+                                : "miss: " + cache.missReason();
+}
+
+runtime::Expected<runtime::Artefact> CompileSession::artefactOfOne(OwningOpRef<ModuleOp> captured, StepCache &cache) {
   if (!cache.refusal().empty()) {
-    looking.reset();
     runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
     lastReport.cache = "not used: " + cache.refusal();
-    lastReport.totalMs = millisecondsSince(start) - watchedMs;
     return made;
   }
-  std::optional<runtime::Artefact> known;
-  bool hasOtherChoices = false;
-  const auto find = [&]() -> runtime::Error {
-    known = cache.find(lastReport);
-    if (!known)
-      return {};
-    const runtime::Expected<bool> agrees = hasChoicesOfFile(*known);
-    if (!agrees)
-      return agrees.error();
-    hasOtherChoices = !*agrees;
-    if (hasOtherChoices)
-      known.reset();
-    return {};
-  };
-  if (runtime::Error problem = find())
-    return problem;
+  std::optional<llvm::TimeTraceScope> looking(std::in_place, "cache");
+  runtime::Expected<Kept> kept = keptStep(cache);
+  if (!kept)
+    return kept.error();
   // Held until this function returns: other processes wait meanwhile (30 s at most) and do not compile the same step.
   std::optional<FileCache::Turn> turn;
-  if (!known) {
+  if (!kept->step) {
     turn.emplace(cache.wait());
-    if (runtime::Error problem = find()) // another process may have made it meanwhile
-      return problem;
+    kept = keptStep(cache); // another process may have made it meanwhile
+    if (!kept)
+      return kept.error();
   }
   looking.reset();
-  const bool isTaken = known && !compileOptions.watched;
+  const bool isTaken = kept->step && !compileOptions.watched;
   if (isTaken && cache.checksCode())
     if (runtime::Error wrong = checkFound(std::move(captured)))
       return wrong;
-  cache.count(known.has_value());
+  cache.count(kept->step.has_value());
   if (isTaken) {
     lastReport.fromCache = true;
     lastReport.cache = "hit: " + cache.file();
-    lastReport.totalMs = millisecondsSince(start);
-    return std::move(*known);
+    return std::move(*kept->step);
   }
-  // Before compiling, which begins a new report and may add entries.
-  const std::string why = known             ? "hit: " + cache.file() + ", compiled all the same"
-                          : hasOtherChoices ? "miss: the tuning file has other choices than the kept step"
-                                            : "miss: " + cache.missReason();
+  const std::string why = missWords(cache, *kept);
   runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
   lastReport.cache = why;
-  if (made && !known)
+  if (made && !kept->step)
     if (runtime::Error problem = cache.store(*made, lastReport))
       lastReport.cache += "; not kept: " + problem.message();
-  lastReport.totalMs = millisecondsSince(start) - watchedMs;
   return made;
+}
+
+/// Before each exchange a rank has gone as far as it can; an error is kept until the others can be told.
+runtime::Expected<runtime::Artefact> CompileSession::artefactOfRanks(OwningOpRef<ModuleOp> captured, StepCache &cache,
+                                                                     runtime::Ranks &ranks) {
+  std::string explanation; // of an error that diagnostics have explained
+  const ScopedDiagnosticHandler listening(captured->getContext(), [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && explanation.empty())
+      explanation = diagnostic.str();
+    return failure(); // others say it
+  });
+  const bool isCached = cache.refusal().empty();
+  runtime::Expected<Kept> kept = isCached ? keptStep(cache) : Kept();
+  // One rank alone takes its turn among the processes that compile its step: ranks of two runs that waited for each
+  // other's turns could wait in a circle.
+  std::optional<FileCache::Turn> turn;
+  if (isCached && ranks.rank() == 0 && kept && !kept->step) {
+    turn.emplace(cache.wait());
+    kept = keptStep(cache);
+  }
+  const bool isTaken = kept && kept->step && !compileOptions.watched;
+  const runtime::Expected<RankCompilation> agreed = RankCompilation::agree(ranks, cache.digest(), isTaken);
+  if (!agreed)
+    return agreed.error();
+  runtime::Error problem = kept.error();
+  if (isTaken && cache.checksCode())
+    problem = checkFound(std::move(captured));
+  const std::string why = !isCached ? "not used: " + cache.refusal()
+                          : isTaken ? "hit: " + cache.file()
+                          : kept    ? missWords(cache, *kept)
+                                    : "";
+  std::optional<Prepared> step;
+  if (agreed->compiles() && !problem) {
+    runtime::Expected<Prepared> made = prepared(std::move(captured));
+    if (made)
+      step.emplace(std::move(*made));
+    else
+      problem = made.error();
+  }
+  if (runtime::Error failed = agreed->shareError(problem, explanation))
+    return failed;
+
+  runtime::Expected<runtime::Artefact> made = runtime::Error("no rank has made the step");
+  if (isTaken)
+    made = std::move(*kept->step);
+  const auto emit = [&](llvm::ArrayRef<KernelSource> kernels) { return compileTarget->emitTogether(kernels, ranks); };
+  if (step)
+    made = finished(std::move(*step), emit);
+  else if (agreed->isAnyCompiling())
+    (void)emit({}).error(); // what this rank makes for others; each of them says what it lacks
+  std::string entry;
+  if (made && agreed->isSource()) {
+    const runtime::Expected<std::string> bytes = cache.entry(*made, lastReport);
+    entry = bytes ? *bytes : ""; // none of the others' then
+  }
+  const runtime::Expected<std::string> received = agreed->exchange(entry);
+  if (!received)
+    return made ? received.error() : made.error();
+  lastReport.cache = why;
+  lastReport.fromCache = isTaken;
+  if (isCached && (isTaken || step))
+    cache.count(kept->step.has_value());
+  if (step && made && isCached && !kept->step)
+    if (runtime::Error notKept = cache.store(*made, lastReport))
+      lastReport.cache += "; not kept: " + notKept.message();
+  if (agreed->source() == ranks.rank())
+    return made;
+  std::optional<runtime::Artefact> taken = cache.read(*received, lastReport);
+  lastReport.cache += "; taken from rank " + std::to_string(agreed->source());
+  if (!taken)
+    return runtime::Error("what rank " + std::to_string(agreed->source()) + " has compiled is no step");
+  return std::move(*taken);
 }
 
 /// What custom ops compute is looked at in the planned function, where they have their sizes.
@@ -336,6 +420,14 @@ runtime::Expected<bool> CompileSession::hasChoicesOfFile(const runtime::Artefact
 
 /// Compiles without the cache of steps. Code of single kernels may come from disk all the same.
 runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<ModuleOp> captured) {
+  runtime::Expected<Prepared> step = prepared(std::move(captured));
+  if (!step)
+    return step.error();
+  return finished(std::move(*step), [&](llvm::ArrayRef<KernelSource> kernels) { return compileTarget->emit(kernels); });
+}
+
+/// All that is done before machine code.
+runtime::Expected<CompileSession::Prepared> CompileSession::prepared(OwningOpRef<ModuleOp> captured) {
   OwningOpRef<ModuleOp> original;
   if (compileOptions.pipeline.verifyEach) {
     printsToResults(functionOf(*captured)); // the reference's results are the artefact's
@@ -346,14 +438,18 @@ runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<Module
     return step.error();
   if (runtime::Error wrong = checkCustom(*step->module))
     return wrong;
-
-  const llvm::TimeTraceScope traced("code generation");
-  std::vector<KernelSource> kernels = step->kernels.sources();
-  std::string choices;
-  if (runtime::Error problem = tune(*step, kernels, choices))
+  Prepared made{std::move(*step), std::move(original), {}, {}};
+  made.kernels = made.step.kernels.sources();
+  if (runtime::Error problem = tune(made.step, made.kernels, made.choices))
     return problem;
+  return made;
+}
+
+/// `emit` makes the code objects of the kernels.
+runtime::Expected<runtime::Artefact> CompileSession::finished(Prepared prepared, EmitFunction emit) {
+  const llvm::TimeTraceScope traced("code generation");
   const auto emitting = std::chrono::steady_clock::now();
-  runtime::Expected<std::vector<std::string>> code = compileTarget->emit(kernels);
+  runtime::Expected<std::vector<std::string>> code = emit(prepared.kernels);
   if (!code)
     return code.error();
   lastReport.codegenSteps.emplace_back("machine code of " + std::to_string(lastReport.compiledKernels) + " kernels",
@@ -367,15 +463,16 @@ runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<Module
     lastReport.codegenMs += ms;
 
   runtime::Artefact artefact;
-  artefact.targets.push_back({compileTarget->codeName(), std::move(*needs), std::move(step->plan), std::move(*code)});
+  artefact.targets.push_back(
+      {compileTarget->codeName(), std::move(*needs), std::move(prepared.step.plan), std::move(*code)});
   artefact.metadata = {{"target", compileTarget->model().name},
                        {"level", std::to_string(compileOptions.pipeline.level)},
                        {"kernels", std::to_string(lastReport.pipeline.kernels)},
                        {"matmuls", std::to_string(lastReport.pipeline.matmuls)}};
-  if (!choices.empty())
-    artefact.metadata[tuningEntry] = choices;
-  if (original)
-    if (runtime::Error wrong = verifyArtefact(*original, artefact, compileOptions))
+  if (!prepared.choices.empty())
+    artefact.metadata[tuningEntry] = prepared.choices;
+  if (prepared.original)
+    if (runtime::Error wrong = verifyArtefact(*prepared.original, artefact, compileOptions))
       return wrong;
   return artefact;
 }

@@ -9,6 +9,11 @@
 
 namespace tcc {
 
+namespace runtime {
+class Ranks;
+}
+class StepCache;
+
 struct CompileOptions {
   PipelineOptions pipeline;       // its target, queries and remarks are set by the session
   const Target *target = nullptr; // the target to compile for; null: the one that targetName names
@@ -56,7 +61,10 @@ public:
   static runtime::Expected<CompileSession> open(CompileOptions options);
 
   /// Takes the step from the cache; or runs the pipeline, lowers the plan, checks custom ops and emits the kernels.
-  runtime::Expected<runtime::Artefact> artefact(mlir::OwningOpRef<mlir::ModuleOp> captured);
+  /// With `ranks` all of them call this, each with its own module, and share out the work: of ranks with equal programs
+  /// one compiles, and a kernel that several ranks lack is compiled by one of them. A rank's error is an error of all.
+  runtime::Expected<runtime::Artefact> artefact(mlir::OwningOpRef<mlir::ModuleOp> captured,
+                                                runtime::Ranks *ranks = nullptr);
   /// The module when it has reached `phase`.
   runtime::Expected<mlir::OwningOpRef<mlir::ModuleOp>> lowered(mlir::OwningOpRef<mlir::ModuleOp> captured,
                                                                Phase phase = Phase::planned);
@@ -82,8 +90,30 @@ private:
     KernelTable kernels;
   };
 
+  /// A step on its way to code.
+  struct Prepared {
+    Planned step;
+    mlir::OwningOpRef<mlir::ModuleOp> original; // as captured, where the artefact will be compared with it
+    std::vector<KernelSource> kernels;          // as they are tuned
+    std::string choices;                        // of tuning
+  };
+  /// What the cache has of a step.
+  struct Kept {
+    std::optional<runtime::Artefact> step;
+    bool hasOtherChoices = false; // whether it has one in which other choices were made than in the user's tuning file
+  };
+  using EmitFunction =
+      llvm::function_ref<runtime::Expected<std::vector<std::string>>(llvm::ArrayRef<KernelSource> kernels)>;
+
   CompileSession(CompileOptions options, std::shared_ptr<const Target> target);
   runtime::Expected<runtime::Artefact> compiled(mlir::OwningOpRef<mlir::ModuleOp> captured);
+  runtime::Expected<Prepared> prepared(mlir::OwningOpRef<mlir::ModuleOp> captured);
+  runtime::Expected<runtime::Artefact> finished(Prepared prepared, EmitFunction emit);
+  runtime::Expected<Kept> keptStep(StepCache &cache);
+  std::string missWords(const StepCache &cache, const Kept &kept) const;
+  runtime::Expected<runtime::Artefact> artefactOfOne(mlir::OwningOpRef<mlir::ModuleOp> captured, StepCache &cache);
+  runtime::Expected<runtime::Artefact> artefactOfRanks(mlir::OwningOpRef<mlir::ModuleOp> captured, StepCache &cache,
+                                                       runtime::Ranks &ranks);
   bool runPasses(mlir::ModuleOp module, std::optional<Phase> stopAfter);
   bool runPasses(mlir::ModuleOp module, PipelineOptions pipeline);
   runtime::Error chooseRecomputation(mlir::ModuleOp captured);

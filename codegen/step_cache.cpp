@@ -113,16 +113,14 @@ runtime::Expected<std::string> librariesText(ModuleOp module) {
   return text;
 }
 
-/// Each member is named here, too, or does not compile. The session makes the target from its name and the options of
-/// code, which its key has.
-std::string refusalOf(ModuleOp module, const CompileOptions &options) {
+/// Why the key does not hold all that the step depends on; empty if it does. Each member is named here, too, or does
+/// not compile. The session makes the target from its name and the options of code, which its key has.
+std::string unknownOf(ModuleOp module, const CompileOptions &options) {
   const auto &[pipeline, ownTarget, targetName, code, allowCustomCode, threads, device, remarks, cache, memoryLimit,
                recomputesToFit, leastMemory, tuning, tuningSeconds, costs, watched] = options;
   (void)memoryLimit, (void)recomputesToFit, (void)leastMemory; // of the key's flags
   (void)tuning, (void)tuningSeconds;                           // the session compares what an entry chose
-  (void)targetName, (void)code, (void)allowCustomCode, (void)threads, (void)device;
-  if (cache.place().empty())
-    return cache.whyOff().empty() ? "off" : "off, " + cache.whyOff();
+  (void)targetName, (void)code, (void)allowCustomCode, (void)threads, (void)device, (void)cache;
   if (ownTarget)
     return "the target is the caller's own";
   const bool isWatched = pipeline.reached || pipeline.passed || remarks || costs;
@@ -248,18 +246,21 @@ std::vector<StepCache::Part> partsOf(StringRef entry) {
 
 } // namespace
 
-StepCache::StepCache(ModuleOp captured, const CompileOptions &options, const Target &target) : cache(options.cache) {
-  refused = refusalOf(captured, options);
-  if (!refused.empty())
+StepCache::StepCache(ModuleOp captured, const CompileOptions &options, const Target &target, bool sends)
+    : cache(options.cache) {
+  if (cache.place().empty())
+    refused = cache.whyOff().empty() ? "off" : "off, " + cache.whyOff();
+  if (!refused.empty() && !sends)
     return;
+  std::string unknown = unknownOf(captured, options);
   const runtime::Expected<std::string> codeKey = target.codeKey();
-  if (!codeKey) {
-    refused = codeKey.error().message();
-    return;
-  }
-  const runtime::Expected<std::string> libraries = librariesText(captured);
-  if (!libraries) {
-    refused = libraries.error().message();
+  if (unknown.empty() && !codeKey)
+    unknown = codeKey.error().message();
+  const runtime::Expected<std::string> libraries = unknown.empty() ? librariesText(captured) : std::string();
+  if (!libraries)
+    unknown = libraries.error().message();
+  if (!unknown.empty()) {
+    refused = refused.empty() ? unknown : refused;
     return;
   }
   mustCheck = hasCode(captured);
@@ -281,6 +282,10 @@ StepCache::StepCache(ModuleOp captured, const CompileOptions &options, const Tar
   key += names->pattern() + '\0' + graph;
 }
 
+std::string StepCache::digest() const {
+  return key.empty() ? "" : hexDigest(key);
+}
+
 std::string StepCache::header(const CompileReport &report) const {
   llvm::json::Array parts;
   for (const Part &part : keyParts)
@@ -297,6 +302,11 @@ std::string StepCache::header(const CompileReport &report) const {
 }
 
 runtime::Error StepCache::store(const runtime::Artefact &artefact, const CompileReport &report) const {
+  const runtime::Expected<std::string> bytes = entry(artefact, report);
+  return bytes ? storeBytes(*bytes) : bytes.error();
+}
+
+runtime::Expected<std::string> StepCache::entry(const runtime::Artefact &artefact, const CompileReport &report) const {
   runtime::Artefact nameless = artefact;
   for (runtime::TargetCode &code : nameless.targets)
     if (!names->toNumbers(code.plan))
@@ -306,17 +316,20 @@ runtime::Error StepCache::store(const runtime::Artefact &artefact, const Compile
     return bytes.error();
   const std::string head = header(report);
   const uint64_t length = head.size();
-  std::string entry(reinterpret_cast<const char *>(&length), headerLengthBytes);
-  return storeBytes(entry + head + *bytes);
+  return std::string(reinterpret_cast<const char *>(&length), headerLengthBytes) + head + *bytes;
 }
 
 std::optional<runtime::Artefact> StepCache::find(CompileReport &report) {
   const std::optional<std::string> entry = cache.find(FileCache::steps, key, &damage);
-  const std::optional<ReadEntry> read = entry ? readEntry(*entry) : std::nullopt;
-  if (!read)
+  return entry ? read(*entry, report) : std::nullopt;
+}
+
+std::optional<runtime::Artefact> StepCache::read(std::string_view entry, CompileReport &report) const {
+  const std::optional<ReadEntry> parts = readEntry(entry);
+  if (!parts)
     return std::nullopt;
-  const llvm::json::Array *numbers = read->header.getAsObject()->getArray("report");
-  runtime::Expected<runtime::Artefact> artefact = runtime::parseArtefact(read->artefact);
+  const llvm::json::Array *numbers = parts->header.getAsObject()->getArray("report");
+  runtime::Expected<runtime::Artefact> artefact = runtime::parseArtefact(parts->artefact);
   PipelineReport &passes = report.pipeline;
   int64_t share = 0;
   int64_t *const members[] = {&passes.capturedOps,     &passes.kernels,      &passes.matmuls,        &passes.arenaBytes,

@@ -11,10 +11,14 @@ namespace tcc {
 /// function, its tensors and its parts (name_table.h).
 class StepCache {
 public:
-  StepCache(mlir::ModuleOp captured, const CompileOptions &options, const Target &target);
+  /// `sends`: whether entries are also sent to other ranks (digest(), entry(), read()), for which no disk is needed.
+  StepCache(mlir::ModuleOp captured, const CompileOptions &options, const Target &target, bool sends = false);
 
   /// Why the step is neither looked up nor kept; empty if it can be.
   const std::string &refusal() const { return refused; }
+  /// BLAKE3 of the key: two steps with one digest share an entry. Empty if nobody can know what the step depends on, or
+  /// if that is not asked for.
+  std::string digest() const;
   /// The step of the entry, with the names and places of this function. `report` gets what compiling it had reported.
   /// Nothing if there is no entry.
   std::optional<runtime::Artefact> find(CompileReport &report);
@@ -30,6 +34,10 @@ public:
   /// Waits until no other process compiles the step, and keeps others waiting as long as the result lives.
   FileCache::Turn wait() const { return cache.wait(FileCache::steps, key); }
   runtime::Error store(const runtime::Artefact &artefact, const CompileReport &report) const;
+  /// The bytes that store() stores. Errors: a plan names a place that no op of the function has.
+  runtime::Expected<std::string> entry(const runtime::Artefact &artefact, const CompileReport &report) const;
+  /// As find(), of the bytes of an entry; nothing where they are none.
+  std::optional<runtime::Artefact> read(std::string_view entry, CompileReport &report) const;
   /// Stores these bytes as the entry.
   runtime::Error storeBytes(std::string_view bytes) const { return cache.store(FileCache::steps, key, bytes); }
 

@@ -14,6 +14,10 @@
 
 namespace tcc {
 
+namespace runtime {
+class Ranks;
+}
+
 /// A structured op, and the buffers of the plan that hold its operands and results.
 struct StructuredCall {
   mlir::Operation *op = nullptr;
@@ -64,6 +68,13 @@ public:
   /// The code objects of all kernels; an empty list if there are no kernels. An error names the kernel that cannot be
   /// made, and says why.
   virtual runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const = 0;
+  /// As emit(), while other ranks of the run call this too: what several of them lack, one may make for all. A rank
+  /// that needs no code gives no kernels.
+  virtual runtime::Expected<std::vector<std::string>> emitTogether(llvm::ArrayRef<KernelSource> kernels,
+                                                                   runtime::Ranks &ranks) const {
+    (void)ranks;
+    return emit(kernels);
+  }
   /// What the last emit() did, in a few words; empty if there is nothing to say. One target serves one thread.
   virtual std::string emitted() const { return {}; }
 

@@ -188,13 +188,17 @@ std::shared_ptr<runtime::Executable> Function::Impl::compileFor(Report &page, co
   compilation.options.device = device;
   compilation.options.remarks = wantsRemarks(options);
   compilation.options.costs = wantsCosts(options);
+  // Ranks that share out a function's lanes come to each of its compilations.
+  runtime::Ranks *others = compilation.options.pipeline.ranks.count > 1 ? options.ranks.get() : nullptr;
+  if (others)
+    compilation.options.code.compileThreads = static_cast<unsigned>(options.threads); // ranks share a machine's cores
   const std::string folder = options.compiledStep.empty() ? pageFolder() : "";
   if (!folder.empty())
     page.watch(compilation.options);
   CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
   page.compileFor(session.target().model());
   runtime::Artefact artefact = options.compiledStep.empty()
-                                   ? compilation.orRefuse(session.artefact(std::move(compilation.module)))
+                                   ? compilation.orRefuse(session.artefact(std::move(compilation.module), others))
                                    : compilation.orRefuse(compilation.stepOfFile());
   const CompileReport &report = session.report();
   if (!folder.empty()) { // a page that cannot be written is no reason to end the program

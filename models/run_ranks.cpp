@@ -59,21 +59,11 @@ std::string RunRanks::describe(int64_t lanes) const {
 }
 
 std::vector<std::string> RunRanks::gatherText(const std::string &own) {
-  const auto all = size_t(count());
-  if (all == 1)
+  if (count() == 1)
     return {own};
-  std::vector<int64_t> lengths(all);
-  const auto length = int64_t(own.size());
-  orThrow(runtime::gatherAll(*ranks, &length, lengths.data(), sizeof length));
-  const auto longest = size_t(*std::ranges::max_element(lengths));
-  std::string padded = own, together(longest * all, '\0');
-  padded.resize(longest);
-  if (longest > 0)
-    orThrow(runtime::gatherAll(*ranks, padded.data(), together.data(), int64_t(longest)));
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < all; ++i)
-    texts.push_back(together.substr(i * longest, size_t(lengths[i])));
-  return texts;
+  runtime::Expected<std::vector<std::string>> texts = runtime::gatherTexts(*ranks, own);
+  orThrow(texts.error());
+  return std::move(*texts);
 }
 
 void RunRanks::requireEqual(const RankFacts &facts) {

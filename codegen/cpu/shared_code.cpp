@@ -3,10 +3,16 @@
 #include "codegen/cpu/kernel_plan.h"
 #include "codegen/cpu/machine_code.h"
 #include "codegen/cpu/node_values.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ObjCopy/ConfigManager.h"
 #include "llvm/ObjCopy/ObjCopy.h"
 #include "llvm/Object/Binary.h"
+#include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 
@@ -240,28 +246,168 @@ void SharedCode::add(size_t i, std::string object) {
   knownObjects().add(parts[i].key, parts[i].object);
 }
 
+/// About how long a kernel takes to compile, in no unit: attention's functions are long.
+static int64_t workOf(const KernelSource &source) {
+  constexpr int64_t ofText = 1000;
+  const auto *formed = std::get_if<FormKernel>(&source);
+  return formed ? static_cast<int64_t>(formed->form.nodes.size()) * formed->form.stages : ofText;
+}
+
 /// Kernels of one list may share code too: it is made once.
-runtime::Error SharedCode::compileMissing() {
-  std::unordered_map<std::string_view, std::vector<size_t>> byKey;
-  std::vector<size_t> first;
+std::vector<SharedCode::Lack> SharedCode::lacks() const {
+  std::unordered_map<std::string_view, size_t> byKey;
+  std::vector<Lack> found;
   for (size_t i : missing()) {
-    std::vector<size_t> &same = byKey[parts[i].key];
-    if (same.empty())
-      first.push_back(i);
-    same.push_back(i);
+    const auto [place, isNew] = byKey.try_emplace(parts[i].key, found.size());
+    if (isNew)
+      found.push_back({{}, workOf(parts[i].source)});
+    found[place->second].same.push_back(i);
   }
   // Those that take longest begin.
-  llvm::stable_sort(first, [&](size_t a, size_t b) { return parts[a].source.index() > parts[b].source.index(); });
+  llvm::stable_sort(found, [](const Lack &a, const Lack &b) { return a.work > b.work; });
+  return found;
+}
+
+runtime::Error SharedCode::compile(llvm::ArrayRef<Lack> lacks) {
+  if (lacks.empty()) // else a context is made for nothing
+    return {};
   std::vector<KernelToEmit> toEmit;
-  for (size_t i : first)
-    toEmit.push_back({&parts[i].source, parts[i].symbol, parts[i].rows.has_value()});
+  for (const Lack &lack : lacks) {
+    const Part &part = parts[lack.same.front()];
+    toEmit.push_back({&part.source, part.symbol, part.rows.has_value()});
+  }
   runtime::Expected<std::vector<std::string>> objects = emitObjects(toEmit, options);
   if (!objects)
     return objects.error();
-  for (auto [i, object] : llvm::zip_equal(first, *objects)) {
-    add(i, std::move(object));
-    for (size_t other : byKey[parts[i].key])
-      parts[other].object = parts[i].object;
+  for (auto [lack, object] : llvm::zip_equal(lacks, *objects))
+    give(lack, std::move(object));
+  return {};
+}
+
+void SharedCode::give(const Lack &lack, std::string object) {
+  add(lack.same.front(), std::move(object));
+  for (size_t other : lack.same)
+    parts[other].object = parts[lack.same.front()].object;
+}
+
+runtime::Error SharedCode::compileMissing() {
+  return compile(lacks());
+}
+
+size_t SharedCode::receivedCount() const {
+  return static_cast<size_t>(llvm::count_if(parts, [](const Part &part) { return part.isReceived; }));
+}
+
+namespace {
+
+/// What a rank says of a kernel that it lacks.
+struct LackedKernel {
+  std::array<uint8_t, 16> digest; // of its key
+  int64_t work;
+};
+
+/// The ranks that lack one kernel, and the one of them that compiles it.
+struct SharedKernel {
+  std::vector<size_t> ranks;
+  int64_t work = 0;
+  size_t maker = 0;
+};
+
+/// Which rank compiles which kernel, so that all have about as much to do. All ranks come to the same answer.
+std::map<std::array<uint8_t, 16>, SharedKernel> shareOut(llvm::ArrayRef<std::vector<LackedKernel>> lacked) {
+  std::map<std::array<uint8_t, 16>, SharedKernel> kernels;
+  for (auto [rank, list] : llvm::enumerate(lacked))
+    for (const LackedKernel &each : list) {
+      SharedKernel &kernel = kernels[each.digest];
+      kernel.ranks.push_back(rank);
+      kernel.work = each.work;
+    }
+  std::vector<SharedKernel *> order;
+  for (auto &[digest, kernel] : kernels)
+    order.push_back(&kernel);
+  llvm::stable_sort(order, [](const SharedKernel *a, const SharedKernel *b) { // those without a choice first
+    return std::pair(a->ranks.size() > 1, -a->work) < std::pair(b->ranks.size() > 1, -b->work);
+  });
+  std::vector<int64_t> load(lacked.size());
+  for (SharedKernel *kernel : order) {
+    kernel->maker = *std::ranges::min_element(kernel->ranks, {}, [&](size_t rank) { return load[rank]; });
+    load[kernel->maker] += kernel->work;
+  }
+  return kernels;
+}
+
+template <typename Value>
+void append(std::string &bytes, const Value &value) {
+  bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+}
+
+template <typename Value>
+std::vector<Value> valuesOf(const std::string &bytes) {
+  std::vector<Value> values(bytes.size() / sizeof(Value));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(Value));
+  return values;
+}
+
+} // namespace
+
+runtime::Error SharedCode::compileTogether(runtime::Ranks &ranks, std::string_view build) {
+  const std::vector<Lack> own = lacks();
+  std::map<std::array<uint8_t, 16>, const Lack *> byDigest;
+  std::string list;
+  for (const Lack &lack : own) {
+    const std::string key = std::string(build) + parts[lack.same.front()].key;
+    const LackedKernel said{llvm::BLAKE3::hash<16>(llvm::arrayRefFromStringRef(key)), lack.work};
+    byDigest[said.digest] = &lack;
+    append(list, said);
+  }
+  const auto lists = runtime::gatherTexts(ranks, list);
+  if (!lists)
+    return lists.error();
+  std::vector<std::vector<LackedKernel>> lacked;
+  for (const std::string &bytes : *lists)
+    lacked.push_back(valuesOf<LackedKernel>(bytes));
+  const auto rank = static_cast<size_t>(ranks.rank());
+  const std::map<std::array<uint8_t, 16>, SharedKernel> kernels = shareOut(lacked);
+
+  std::vector<Lack> mine;
+  for (const LackedKernel &each : lacked[rank]) // in the order of their work
+    if (kernels.at(each.digest).maker == rank)
+      mine.push_back(*byDigest.at(each.digest));
+  (void)compile(mine); // its error is said when this rank finds that a kernel is missing
+
+  // To each rank the kernels that it lacks, in the order of their digests: a length and an object, or 0.
+  std::vector<std::string> sent(lacked.size());
+  for (const auto &[digest, kernel] : kernels) {
+    if (kernel.maker != rank)
+      continue;
+    const Part &part = parts[byDigest.at(digest)->same.front()];
+    const std::string object = part.object ? *part.object : "";
+    for (size_t other : kernel.ranks)
+      if (other != rank) {
+        append(sent[other], object.size());
+        sent[other] += object;
+      }
+  }
+  const auto received = runtime::exchangeTexts(ranks, sent);
+  if (!received)
+    return received.error();
+  std::vector<llvm::StringRef> rest(received->begin(), received->end());
+  for (const auto &[digest, kernel] : kernels) {
+    if (kernel.maker == rank || !llvm::is_contained(kernel.ranks, rank))
+      continue;
+    llvm::StringRef &bytes = rest[kernel.maker];
+    size_t length = 0;
+    if (bytes.size() < sizeof length)
+      return runtime::Error("rank " + std::to_string(kernel.maker) + " has sent less code than it said");
+    std::memcpy(&length, bytes.data(), sizeof length);
+    bytes = bytes.drop_front(sizeof length);
+    const Lack &lack = *byDigest.at(digest);
+    if (length > 0) {
+      give(lack, bytes.take_front(length).str());
+      for (size_t i : lack.same)
+        parts[i].isReceived = true;
+    }
+    bytes = bytes.drop_front(std::min(length, bytes.size()));
   }
   return {};
 }

@@ -3,6 +3,7 @@
 // and names and numbers of rows are set when it is linked.
 #pragma once
 #include "codegen/cpu/emit_kernels.h"
+#include "runtime/ranks/ranks.h"
 
 namespace tcc::cpu {
 
@@ -38,6 +39,13 @@ public:
 
   /// An error names the kernel that cannot be made.
   runtime::Error compileMissing();
+  /// A collective: what several ranks lack is compiled by one of them, which sends it to the others. A kernel that this
+  /// rank should have made and could not is missing afterwards, on all ranks. Errors: those of the engine. `build` is
+  /// that of this program, since code of another one may differ.
+  runtime::Error compileTogether(runtime::Ranks &ranks, std::string_view build);
+  /// How many kernels have come from other ranks.
+  size_t receivedCount() const;
+  bool isReceived(size_t i) const { return parts[i].isReceived; }
   /// The shared object of all kernels. It depends on the list alone, not on what was compiled before.
   runtime::Expected<std::string> link() const;
   /// Forgets what this process has compiled, for tests.
@@ -50,7 +58,17 @@ private:
     std::optional<int64_t> rows;
     std::string key;
     std::shared_ptr<const std::string> object;
+    bool isReceived = false;
   };
+
+  /// The parts that lack code, by key, in the order in which they should be compiled.
+  struct Lack {
+    std::vector<size_t> same; // the parts with one key
+    int64_t work;             // how long it takes to compile, in no unit
+  };
+  std::vector<Lack> lacks() const;
+  runtime::Error compile(llvm::ArrayRef<Lack> lacks);
+  void give(const Lack &lack, std::string object);
 
   const EmitOptions &options;
   std::vector<Part> parts; // one a kernel

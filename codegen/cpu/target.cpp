@@ -51,9 +51,10 @@ int64_t CpuTarget::scratchBytes(Operation *op) const {
 }
 
 /// The functions of attention are on disk too: they take longest, and any step may have them.
-runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> kernels) const {
+runtime::Expected<std::vector<std::string>> CpuTarget::emitWith(ArrayRef<KernelSource> kernels,
+                                                                runtime::Ranks *ranks) const {
   notes.clear();
-  if (kernels.empty())
+  if (kernels.empty() && !ranks)
     return std::vector<std::string>();
   SharedCode code(kernels, options);
   std::map<size_t, std::string> keys; // of what the disk lacks
@@ -79,14 +80,32 @@ runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSourc
   codeCache.count(FileCache::kernels, FileCache::Event::miss, lacked);
   if (const size_t known = kernels.size() - code.missing().size(); known > 0)
     notes = std::to_string(known) + " of " + std::to_string(kernels.size()) + " kernels were compiled before";
+  if (ranks)
+    if (runtime::Error error = code.compileTogether(*ranks, buildText()))
+      return error;
+  if (const size_t received = code.receivedCount(); received > 0)
+    notes += (notes.empty() ? "" : ", ") + std::to_string(received) + " came from other ranks";
   if (runtime::Error error = code.compileMissing())
     return error;
+  if (kernels.empty())
+    return std::vector<std::string>();
   for (const auto &[i, key] : keys)
-    if (runtime::Error problem = codeCache.store(FileCache::kernels, key, code.object(i)))
+    if (code.isReceived(i)) // whoever has made it keeps it
+      continue;
+    else if (runtime::Error problem = codeCache.store(FileCache::kernels, key, code.object(i)))
       notes += (notes.empty() ? "" : ", ") + ("not kept: " + problem.message());
   runtime::Expected<std::string> linked = code.link();
   return linked ? std::vector<std::string>{std::move(*linked)}
                 : runtime::Expected<std::vector<std::string>>(linked.error());
+}
+
+runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> kernels) const {
+  return emitWith(kernels, nullptr);
+}
+
+runtime::Expected<std::vector<std::string>> CpuTarget::emitTogether(ArrayRef<KernelSource> kernels,
+                                                                    runtime::Ranks &ranks) const {
+  return emitWith(kernels, &ranks);
 }
 
 runtime::Expected<TuningReport> CpuTarget::tune(std::vector<KernelSource> &kernels, runtime::Plan &plan,

@@ -17,6 +17,8 @@ public:
   bool hasKernel(mlir::Operation *op) const override;
   int64_t scratchBytes(mlir::Operation *op) const override;
   runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const override;
+  runtime::Expected<std::vector<std::string>> emitTogether(llvm::ArrayRef<KernelSource> kernels,
+                                                           runtime::Ranks &ranks) const override;
   runtime::Expected<TuningReport> tune(std::vector<KernelSource> &kernels, runtime::Plan &plan,
                                        const TuningOptions &options) const override;
   runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const override;
@@ -31,6 +33,9 @@ public:
   std::string emitted() const override { return notes; }
 
 private:
+  runtime::Expected<std::vector<std::string>> emitWith(llvm::ArrayRef<KernelSource> kernels,
+                                                       runtime::Ranks *ranks) const;
+
   EmitOptions options;
   int threads;
   TargetModel data;          // its defaults are those of the CPU

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tcc::runtime {
 
@@ -47,6 +48,10 @@ public:
 
 /// Calls allGather() and waits for it.
 Error gatherAll(Ranks &ranks, const void *send, void *receive, int64_t bytes);
+/// Gives the texts of all ranks, by rank.
+Expected<std::vector<std::string>> gatherTexts(Ranks &ranks, const std::string &own);
+/// Sends texts[i] to each rank i, and gives what each rank has sent to this one, by rank.
+Expected<std::vector<std::string>> exchangeTexts(Ranks &ranks, std::span<const std::string> texts);
 
 /// Which rank this process was started as, by mpirun, srun or torchrun.
 struct Launch {

@@ -284,11 +284,12 @@ TEST(Zero, EachRankKeepsItsPartOfParameters) {
 TEST(Zero, RanksNeedEqualLanesForPartsOfParameters) {
   FunctionOptions options = quiet();
   options.zero = 3;
-  options.ranks = std::make_shared<ThreadRanks>(std::make_shared<ThreadRun>(3), 0, Timing::early, 5);
-  EXPECT_HAS(
-      errorOf([&] { train(caseNamed("adamw"), options); }),
-      "8 lanes for 3 ranks; with --zero=3 each rank computes 1, 2, 4, 8, … of them, all ranks equally many, as of "
-      "12 lanes");
+  onEachRank("adamw", 3, options, Timing::early, [](int64_t, const FunctionOptions &given) {
+    EXPECT_HAS(
+        errorOf([&] { train(caseNamed("adamw"), given); }),
+        "8 lanes for 3 ranks; with --zero=3 each rank computes 1, 2, 4, 8, … of them, all ranks equally many, as of "
+        "12 lanes");
+  });
 }
 
 /// A NaN in a row of a parameter that another rank keeps, or of a moment, is found where it is.

@@ -18,7 +18,7 @@ namespace tcc::runtime::test {
 
 class ProcessRanks final : public Ranks {
 public:
-  static constexpr int64_t mostRanks = 8, mostBytes = int64_t{1} << 20; ///< that a rank sends at once
+  static constexpr int64_t mostRanks = 8, mostBytes = int64_t{8} << 20; ///< that a rank sends at once
   struct Shared {
     std::atomic<uint64_t> turns[mostRanks]; ///< by rank: two a collective, one when it has come and one when it leaves
     std::atomic<bool> isEnded;
@@ -42,8 +42,29 @@ public:
   Expected<RankWork> barrier() override {
     return exchange(nullptr, 0, [] {});
   }
-  Expected<RankWork> allToAll(const void *, std::span<const int64_t>, void *, std::span<const int64_t>) override {
-    return Error("hosts exchange no parts here");
+  Expected<RankWork> allToAll(const void *send, std::span<const int64_t> sendBytes, void *receive,
+                              std::span<const int64_t> receiveBytes) override {
+    int64_t whole = 0;
+    for (int64_t bytes : sendBytes)
+      whole += bytes;
+    std::string sent(reinterpret_cast<const char *>(sendBytes.data()), sendBytes.size_bytes()); // then what they are of
+    sent.append(static_cast<const char *>(send), static_cast<size_t>(whole));
+    bool isAsSent = true;
+    const auto work = exchange(sent.data(), static_cast<int64_t>(sent.size()), [&] {
+      auto *to = static_cast<char *>(receive);
+      for (int64_t rank = 0; rank < all; ++rank) {
+        std::vector<int64_t> sizes(static_cast<size_t>(all));
+        std::memcpy(sizes.data(), shared.bytes[rank], sizes.size() * sizeof sizes[0]);
+        const char *from = shared.bytes[rank] + sizes.size() * sizeof sizes[0];
+        for (int64_t other = 0; other < own; ++other)
+          from += sizes[static_cast<size_t>(other)];
+        const int64_t bytes = receiveBytes[static_cast<size_t>(rank)];
+        isAsSent &= bytes == sizes[static_cast<size_t>(own)];
+        std::memcpy(to, from, static_cast<size_t>(std::min(bytes, sizes[static_cast<size_t>(own)])));
+        to += bytes;
+      }
+    });
+    return isAsSent ? work : Error("a rank receives another number of bytes than it is sent");
   }
   Expected<RankWork> allReduce(float *, int64_t) override { return Error("hosts add nothing here"); }
   Error wait(RankWork) override { return Error::success(); }

@@ -1,0 +1,64 @@
+// Texts of any length between ranks.
+#include "tests/runtime/thread_ranks.h"
+#include <gtest/gtest.h>
+#include <thread>
+
+namespace tcc::runtime {
+namespace {
+
+using test::ThreadRanks;
+using test::ThreadRun;
+using test::Timing;
+
+/// Calls `body` on a thread for each rank.
+template <typename Body>
+void onThreads(int64_t count, Body &&body) {
+  const auto run = std::make_shared<ThreadRun>(count);
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < count; ++rank)
+    threads.emplace_back([&, rank] {
+      ThreadRanks ranks(run, rank, Timing::random, 3 + static_cast<uint64_t>(rank));
+      body(ranks);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+/// What rank `from` sends to rank `to`; nothing for some.
+std::string textOf(int64_t from, int64_t to) {
+  const auto letter = static_cast<char>('a' + from * 5 + to);
+  return std::string(static_cast<size_t>((from * 7 + to * 3) % 5), letter);
+}
+
+TEST(RankTexts, AreGatheredByRank) {
+  constexpr int64_t count = 4;
+  std::vector<std::string> expected;
+  for (int64_t rank = 0; rank < count; ++rank)
+    expected.push_back(textOf(rank, 0));
+  EXPECT_EQ(expected.front(), "") << "an empty text is one of them";
+  onThreads(count, [&](Ranks &ranks) {
+    const auto texts = gatherTexts(ranks, textOf(ranks.rank(), 0));
+    ASSERT_TRUE(texts) << texts.error().message();
+    EXPECT_EQ(*texts, expected);
+    const auto none = gatherTexts(ranks, "");
+    ASSERT_TRUE(none) << none.error().message();
+    EXPECT_EQ(*none, std::vector<std::string>(count));
+  });
+}
+
+TEST(RankTexts, AreExchanged) {
+  for (int64_t count : {1, 3, 5})
+    onThreads(count, [&](Ranks &ranks) {
+      std::vector<std::string> sent, expected;
+      for (int64_t other = 0; other < count; ++other) {
+        sent.push_back(textOf(ranks.rank(), other));
+        expected.push_back(textOf(other, ranks.rank()));
+      }
+      const auto received = exchangeTexts(ranks, sent);
+      ASSERT_TRUE(received) << received.error().message();
+      EXPECT_EQ(*received, expected);
+    });
+}
+
+} // namespace
+} // namespace tcc::runtime
