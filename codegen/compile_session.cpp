@@ -214,9 +214,10 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
       return refused;
   std::optional<llvm::TimeTraceScope> looking(std::in_place, "cache");
   StepCache cache(*captured, compileOptions, *compileTarget, /*sends=*/ranks != nullptr);
-  looking.reset();
+  if (ranks)
+    looking.reset();
   runtime::Expected<runtime::Artefact> made =
-      ranks ? artefactOfRanks(std::move(captured), cache, *ranks) : artefactOfOne(std::move(captured), cache);
+      ranks ? artefactOfRanks(std::move(captured), cache, *ranks) : artefactOfOne(std::move(captured), cache, looking);
   lastReport.totalMs = millisecondsSince(start) - watchedMs;
   return made;
 }
@@ -242,13 +243,15 @@ std::string CompileSession::missWords(const StepCache &cache, const Kept &kept) 
                                 : "miss: " + cache.missReason();
 }
 
-runtime::Expected<runtime::Artefact> CompileSession::artefactOfOne(OwningOpRef<ModuleOp> captured, StepCache &cache) {
+/// `looking` is open while the cache is searched.
+runtime::Expected<runtime::Artefact> CompileSession::artefactOfOne(OwningOpRef<ModuleOp> captured, StepCache &cache,
+                                                                   std::optional<llvm::TimeTraceScope> &looking) {
   if (!cache.refusal().empty()) {
+    looking.reset();
     runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
     lastReport.cache = "not used: " + cache.refusal();
     return made;
   }
-  std::optional<llvm::TimeTraceScope> looking(std::in_place, "cache");
   runtime::Expected<Kept> kept = keptStep(cache);
   if (!kept)
     return kept.error();

@@ -7,6 +7,10 @@
 #include "runtime/artefact.h"
 #include "runtime/device/device.h"
 
+namespace llvm {
+class TimeTraceScope;
+}
+
 namespace tcc {
 
 namespace runtime {
@@ -111,7 +115,8 @@ private:
   runtime::Expected<runtime::Artefact> finished(Prepared prepared, EmitFunction emit);
   runtime::Expected<Kept> keptStep(StepCache &cache);
   std::string missWords(const StepCache &cache, const Kept &kept) const;
-  runtime::Expected<runtime::Artefact> artefactOfOne(mlir::OwningOpRef<mlir::ModuleOp> captured, StepCache &cache);
+  runtime::Expected<runtime::Artefact> artefactOfOne(mlir::OwningOpRef<mlir::ModuleOp> captured, StepCache &cache,
+                                                     std::optional<llvm::TimeTraceScope> &looking);
   runtime::Expected<runtime::Artefact> artefactOfRanks(mlir::OwningOpRef<mlir::ModuleOp> captured, StepCache &cache,
                                                        runtime::Ranks &ranks);
   bool runPasses(mlir::ModuleOp module, std::optional<Phase> stopAfter);
