@@ -122,7 +122,7 @@ announce() {
   local missing minutes
   command -v dpkg-query >/dev/null || return 0
   mapfile -t missing < <(missing_packages "$@")
-  minutes=$(((18 + $(build_jobs) - 1) / $(build_jobs) + 1))
+  minutes=$(((10 + $(build_jobs) - 1) / $(build_jobs) + 1))
   if ((${#missing[@]})); then
     say "first: ${#missing[@]} of $# Debian packages are missing (all of them: about 250 MB to download, 1.8 GB on disk)"
   fi
