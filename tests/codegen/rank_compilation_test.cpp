@@ -4,29 +4,18 @@
 #include "kernel_runner.h"
 #include "tests/expect_text.h"
 #include "tests/runtime/thread_ranks.h"
-#include <thread>
 
 using namespace tcc;
 using namespace tcc::test;
 
 namespace {
 
-using runtime::test::ThreadRanks;
-using runtime::test::ThreadRun;
 using runtime::test::Timing;
 
 /// Calls `body` on a thread for each rank.
 template <typename Body>
-void onThreads(int64_t count, Body &&body) {
-  const auto run = std::make_shared<ThreadRun>(count);
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < count; ++rank)
-    threads.emplace_back([&, rank] {
-      ThreadRanks ranks(run, rank, Timing::random, 11 + static_cast<uint64_t>(rank));
-      body(ranks);
-    });
-  for (std::thread &thread : threads)
-    thread.join();
+void onRanks(int64_t count, Body &&body) {
+  runtime::test::onThreads(count, Timing::random, 11, [&](const auto &ranks) { body(*ranks); });
 }
 
 struct Program {
@@ -37,7 +26,7 @@ struct Program {
 /// For each rank whose step it takes; '*' after those that compile.
 std::string sourcesOf(const std::vector<Program> &programs) {
   std::vector<std::string> words(programs.size());
-  onThreads(static_cast<int64_t>(programs.size()), [&](runtime::Ranks &ranks) {
+  onRanks(static_cast<int64_t>(programs.size()), [&](runtime::Ranks &ranks) {
     const auto rank = static_cast<size_t>(ranks.rank());
     const auto agreed = RankCompilation::agree(ranks, programs[rank].digest, programs[rank].isKept);
     ASSERT_TRUE(agreed) << agreed.error().message();
@@ -64,7 +53,7 @@ TEST(RankCompilation, WhoHasTheStepSendsIt) {
 }
 
 TEST(RankCompilation, AnErrorIsOneOfAllRanks) {
-  onThreads(3, [](runtime::Ranks &ranks) {
+  onRanks(3, [](runtime::Ranks &ranks) {
     const auto agreed = RankCompilation::agree(ranks, "a", false);
     ASSERT_TRUE(agreed);
     EXPECT_FALSE(agreed->shareError({}, ""));
@@ -77,7 +66,7 @@ TEST(RankCompilation, AnErrorIsOneOfAllRanks) {
 }
 
 TEST(RankCompilation, EntriesGoToThoseWithTheSameProgram) {
-  onThreads(4, [](runtime::Ranks &ranks) {
+  onRanks(4, [](runtime::Ranks &ranks) {
     const auto agreed = RankCompilation::agree(ranks, ranks.rank() % 2 ? "odd" : "even", false);
     ASSERT_TRUE(agreed);
     const auto received = agreed->exchange(agreed->isSource() ? "of " + std::to_string(ranks.rank()) : "");
@@ -113,7 +102,7 @@ TEST(RankCompilation, EachKernelIsCompiledByOneRank) {
   std::vector<cpu::SharedCode> codes; // all made while nothing is compiled
   for (const auto &list : lists)
     codes.emplace_back(list, options);
-  onThreads(4, [&](runtime::Ranks &ranks) {
+  onRanks(4, [&](runtime::Ranks &ranks) {
     const runtime::Error problem = codes[static_cast<size_t>(ranks.rank())].compileTogether(ranks, "build");
     EXPECT_FALSE(problem) << problem.message();
   });
@@ -144,7 +133,7 @@ TEST(RankCompilation, WhatCannotBeCompiledIsAnErrorWhereItIsNeeded) {
   std::vector<cpu::SharedCode> codes;
   for (const auto &list : lists)
     codes.emplace_back(list, options);
-  onThreads(3, [&](runtime::Ranks &ranks) {
+  onRanks(3, [&](runtime::Ranks &ranks) {
     cpu::SharedCode &code = codes[static_cast<size_t>(ranks.rank())];
     const runtime::Error problem = code.compileTogether(ranks, "build");
     EXPECT_FALSE(problem) << problem.message();

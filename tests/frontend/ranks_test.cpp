@@ -7,11 +7,10 @@
 #include <gtest/gtest.h>
 #include <mutex>
 #include <tcc/tcc.h>
-#include <thread>
 
 using namespace tcc;
+using runtime::test::onThreads;
 using runtime::test::ThreadRanks;
-using runtime::test::ThreadRun;
 using runtime::test::Timing;
 
 namespace {
@@ -71,36 +70,31 @@ struct Outcome {
 };
 
 Outcome runOnThreads(int64_t ranks, int64_t count, Timing timing, FunctionOptions options) {
-  const auto shared = std::make_shared<ThreadRun>(ranks);
   Outcome run;
   run.results.resize(static_cast<size_t>(ranks));
   run.caches.resize(static_cast<size_t>(ranks));
   std::mutex mutex;
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      const auto own = std::make_shared<ThreadRanks>(shared, rank, timing, 17 + static_cast<uint64_t>(rank));
-      FunctionOptions given = options;
-      given.ranks = own;
-      std::vector<std::string> results;
-      std::string cache;
-      int64_t ofFirst = 0;
-      try {
-        results = stepsOf(given, count, [&](const Function &step) {
-          cache = step.lastCompile().cache;
-          ofFirst = ofFirst ? ofFirst : own->started;
-        });
-      } catch (const std::exception &error) {
-        ADD_FAILURE() << "rank " << rank << " of " << ranks << ": " << error.what();
-      }
-      const std::lock_guard lock(mutex);
-      run.results[static_cast<size_t>(rank)] = std::move(results);
-      run.mostInFlight = std::max(run.mostInFlight, own->mostInFlight);
-      run.caches[static_cast<size_t>(rank)] = cache;
-      run.collectives = own->started - ofFirst;
-    });
-  for (std::thread &thread : threads)
-    thread.join();
+  onThreads(ranks, timing, 17, [&](const std::shared_ptr<ThreadRanks> &own) {
+    const int64_t rank = own->rank();
+    FunctionOptions given = options;
+    given.ranks = own;
+    std::vector<std::string> results;
+    std::string cache;
+    int64_t ofFirst = 0;
+    try {
+      results = stepsOf(given, count, [&](const Function &step) {
+        cache = step.lastCompile().cache;
+        ofFirst = ofFirst ? ofFirst : own->started;
+      });
+    } catch (const std::exception &error) {
+      ADD_FAILURE() << "rank " << rank << " of " << ranks << ": " << error.what();
+    }
+    const std::lock_guard lock(mutex);
+    run.results[static_cast<size_t>(rank)] = std::move(results);
+    run.mostInFlight = std::max(run.mostInFlight, own->mostInFlight);
+    run.caches[static_cast<size_t>(rank)] = cache;
+    run.collectives = own->started - ofFirst;
+  });
   return run;
 }
 

@@ -12,11 +12,10 @@
 #include <gtest/gtest.h>
 #include <iostream>
 #include <tcc/tcc.h>
-#include <thread>
 
 using namespace tcc;
+using runtime::test::onThreads;
 using runtime::test::ThreadRanks;
-using runtime::test::ThreadRun;
 using runtime::test::Timing;
 
 namespace {
@@ -147,20 +146,15 @@ Outcome train(const Case &chosen, FunctionOptions options, int steps = 3) {
 /// Calls `run` on a thread for each rank, with its number and with the options of that rank; failures name `what`.
 template <typename Run>
 void onEachRank(const std::string &what, int64_t ranks, const FunctionOptions &options, Timing timing, Run &&run) {
-  const auto shared = std::make_shared<ThreadRun>(ranks);
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      FunctionOptions given = options;
-      given.ranks = std::make_shared<ThreadRanks>(shared, rank, timing, 23 + static_cast<uint64_t>(rank));
-      try {
-        run(rank, given);
-      } catch (const std::exception &error) {
-        ADD_FAILURE() << what << ", rank " << rank << " of " << ranks << ": " << error.what();
-      }
-    });
-  for (std::thread &thread : threads)
-    thread.join();
+  onThreads(ranks, timing, 23, [&](const std::shared_ptr<ThreadRanks> &own) {
+    FunctionOptions given = options;
+    given.ranks = own;
+    try {
+      run(own->rank(), given);
+    } catch (const std::exception &error) {
+      ADD_FAILURE() << what << ", rank " << own->rank() << " of " << ranks << ": " << error.what();
+    }
+  });
 }
 
 std::vector<Outcome> trainOnThreads(int64_t ranks, const Case &chosen, const FunctionOptions &options,

@@ -1,27 +1,16 @@
 // Texts of any length between ranks.
 #include "tests/runtime/thread_ranks.h"
 #include <gtest/gtest.h>
-#include <thread>
 
 namespace tcc::runtime {
 namespace {
 
-using test::ThreadRanks;
-using test::ThreadRun;
 using test::Timing;
 
 /// Calls `body` on a thread for each rank.
 template <typename Body>
-void onThreads(int64_t count, Body &&body) {
-  const auto run = std::make_shared<ThreadRun>(count);
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < count; ++rank)
-    threads.emplace_back([&, rank] {
-      ThreadRanks ranks(run, rank, Timing::random, 3 + static_cast<uint64_t>(rank));
-      body(ranks);
-    });
-  for (std::thread &thread : threads)
-    thread.join();
+void onRanks(int64_t count, Body &&body) {
+  test::onThreads(count, Timing::random, 3, [&](const auto &ranks) { body(*ranks); });
 }
 
 /// What rank `from` sends to rank `to`; nothing for some.
@@ -36,7 +25,7 @@ TEST(RankTexts, AreGatheredByRank) {
   for (int64_t rank = 0; rank < count; ++rank)
     expected.push_back(textOf(rank, 0));
   EXPECT_EQ(expected.front(), "") << "an empty text is one of them";
-  onThreads(count, [&](Ranks &ranks) {
+  onRanks(count, [&](Ranks &ranks) {
     const auto texts = gatherTexts(ranks, textOf(ranks.rank(), 0));
     ASSERT_TRUE(texts) << texts.error().message();
     EXPECT_EQ(*texts, expected);
@@ -48,7 +37,7 @@ TEST(RankTexts, AreGatheredByRank) {
 
 TEST(RankTexts, AreExchanged) {
   for (int64_t count : {1, 3, 5})
-    onThreads(count, [&](Ranks &ranks) {
+    onRanks(count, [&](Ranks &ranks) {
       std::vector<std::string> sent, expected;
       for (int64_t other = 0; other < count; ++other) {
         sent.push_back(textOf(ranks.rank(), other));

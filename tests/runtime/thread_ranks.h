@@ -8,10 +8,13 @@
 #include <condition_variable>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace tcc::runtime::test {
 
@@ -163,5 +166,18 @@ private:
   std::mt19937_64 generator;
   std::map<uint64_t, Flight> flights;
 };
+
+/// Calls `body` with each of `count` ranks (a std::shared_ptr<ThreadRanks>), each on a thread of its own. Their chances
+/// follow from `seed` and their numbers.
+template <typename Body>
+void onThreads(int64_t count, Timing timing, uint64_t seed, Body &&body) {
+  const auto run = std::make_shared<ThreadRun>(count);
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < count; ++rank)
+    threads.emplace_back(
+        [&, rank] { body(std::make_shared<ThreadRanks>(run, rank, timing, seed + static_cast<uint64_t>(rank))); });
+  for (std::thread &thread : threads)
+    thread.join();
+}
 
 } // namespace tcc::runtime::test
