@@ -34,7 +34,7 @@ void runMember(void *data) {
   static_cast<const Work *>(data)->run(omp_get_thread_num(), omp_get_num_threads());
 }
 
-std::atomic<int64_t> spinTime = 10'000'000; // nanoseconds
+std::atomic<int64_t> spinTime = usualSpin.count(); // nanoseconds
 
 /// Waits until `word` is no longer `old`: spins, lets other threads have the CPU every few microseconds, sleeps at
 /// last.

@@ -54,7 +54,9 @@ void withTeam(Body &&body) {
            const_cast<void *>(static_cast<const void *>(std::addressof(body))));
 }
 
-/// How long a thread of a team spins before it sleeps.
+/// How long a thread of a team spins before it sleeps, unless setSpinTime() says otherwise: about as long as libgomp's
+/// do by themselves.
+inline constexpr std::chrono::nanoseconds usualSpin = std::chrono::milliseconds(10);
 void setSpinTime(std::chrono::nanoseconds time);
 
 /// Calls fn(task, worker) once for each task in [0, tasks): each of `workers` threads takes the task of its own number

@@ -20,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds sampleEvery{200};
-/// How long threads of a team spin: about as long as libgomp's by itself, and, briefly, as a thread takes to wake up.
-constexpr std::chrono::microseconds longSpin{10'000}, briefSpin{50};
+/// How long threads of a team spin on a busy machine: as a thread takes to wake up.
+constexpr std::chrono::microseconds briefSpin{50};
 
 /// Holds idle pool threads from its construction to its end.
 class IdleTeam {
@@ -139,7 +139,7 @@ void setBriefWaits(bool brief, int threads) {
   const std::lock_guard lock(waits.mutex);
   waits.idle.reset();
   waits.brief = false;
-  setSpinTime(brief ? briefSpin : longSpin);
+  setSpinTime(brief ? briefSpin : usualSpin);
   if (!brief)
     return;
   try {
