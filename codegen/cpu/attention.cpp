@@ -109,13 +109,14 @@ void AttentionBlocks::layOutTiles(const AttentionForm &form) {
   constexpr int64_t span = 32; // keys and queries of the products that are made at once
   bool backward = form.kind == AttentionKind::backward;
   rows = span;
-  keys = backward ? 128 : 256; // more would leave the first cache
+  // Backward: more would leave the second cache less room. Forward: only the table of kept pairs grows with it.
+  keys = backward ? 128 : form.dropout ? 512 : 1 << 20;
   bytesOfKey = backward ? 2 * (4 * words) + 2 * width : 4 * words + 2 * width;
   zeros = take(words);
   configuration = take(16);
   queryColumns = take(words * queries);
-  scores = take((backward ? span : keys) * span);
-  weightPairs = backward ? take(keys / 2 * queries) : scores;
+  scores = take((backward ? 1 : 2) * span * span); // forward: of this step and the next one
+  weightPairs = backward ? take(keys / 2 * queries) : 0;
   sums = take(2 * words * queries);
   top = take(queries);
   total = take(queries);
@@ -123,8 +124,8 @@ void AttentionBlocks::layOutTiles(const AttentionForm &form) {
   queryPairs = backward ? take(queries / 2 * width) : 0;
   dOutPairs = backward ? take(queries / 2 * width) : 0;
   dP = backward ? take(span * span) : 0;
-  weights = backward ? take(keys * queries / 2) : 0;
-  dWeights = backward ? take(keys * queries / 2) : 0;
+  weights = take(span * (backward ? queries / 2 : span));
+  dWeights = backward ? take(span * queries / 2) : 0;
 }
 
 int64_t AttentionBlocks::keyBytes(int64_t allKeys) const {

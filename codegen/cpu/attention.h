@@ -79,7 +79,7 @@ struct AttentionBlocks {
   // - keyRows, valueRows: keys and values as rows;
   // - queryPairs, dOutPairs, keyPairs, valuePairs: the same rows as words that hold elements of two rows;
   // - scores, dP: their place is later taken by P and dS;
-  // - weightPairs: P or dS as words that hold two keys (in the forward function with AMX it is the scores' place);
+  // - weightPairs: P or dS as words that hold two keys (the forward function with AMX has them in `weights`);
   // - sums: sums of out or dQ, transposed;
   // - top, total: one number for each query;
   // - kept: for each key a row of 64 bits, one for each query, set where dropout keeps the pair. The table begins at
@@ -87,7 +87,9 @@ struct AttentionBlocks {
   static constexpr int64_t keptKeys = 16;
   int64_t zeros, queryColumns, dOutColumns, queryPairs, dOutPairs, keyRows, valueRows, keyPairs, valuePairs, scores, dP,
       weightPairs, sums, top, total, kept;
-  int64_t configuration, weights, dWeights; // with AMX alone: the configuration of its tiles; P and dS as left factors
+  // With AMX alone: the configuration of its tiles; P and dS as left factors. Forward: P of this step and of the one
+  // before, as right factors.
+  int64_t configuration, weights, dWeights;
 
   // Bytes of all these. With AMX a head's packed keys follow; backward with one part adds sums of dK and dV.
   int64_t bytes;

@@ -27,35 +27,60 @@ void AmxTiles::release() {
   call("tilerelease", {});
 }
 
-// Sums are in tiles 0 to 3, the left factor's in 4 and 5, the right one's in 6 and 7.
+// Sums are in tiles 0 to 3, two for each row of tiles, the left factor's in 4 and 5, the right one's in 6 and 7.
+void AmxTiles::startSums(const TileSums &sums, int64_t row, int64_t across, bool accumulate) {
+  for (int64_t j = 0; j < across; ++j)
+    if (accumulate)
+      call("tileloadd64",
+           {number(2 * row + j), bytesFrom(sums.base, row * sums.down + j * sums.across), b.i64(sums.row)});
+    else
+      call("tilezero", number(2 * row + j));
+}
+
+void AmxTiles::storeSums(const TileSums &sums, int64_t row, int64_t across) {
+  for (int64_t j = 0; j < across; ++j)
+    call("tilestored64",
+         {number(2 * row + j), bytesFrom(sums.base, row * sums.down + j * sums.across), b.i64(sums.row)});
+}
+
+/// One step of a row of tiles. The right factor's tiles are loaded with row 0.
+void AmxTiles::multiplyRow(const TileFactor &left, const TileFactor &right, int64_t row, int64_t across, Value step) {
+  Type i8 = b.builder.getI8Type();
+  Value dense = b.i64(rowBytes), x = b.offset(left.base, i8, b.mul(step, left.step));
+  call("tileloadd64", {number(4 + row), bytesFrom(x, row * left.next), dense});
+  for (int64_t j = 0; j < across; ++j) {
+    if (row == 0)
+      call("tileloadd64",
+           {number(6 + j), bytesFrom(b.offset(right.base, i8, b.mul(step, right.step)), j * right.next), dense});
+    call("tdpbf16ps", {number(2 * row + j), number(4 + row), number(6 + j)});
+  }
+}
+
 void AmxTiles::product(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t down,
                        int64_t across, Value begin, Value end, bool accumulate) {
-  Value dense = b.i64(rowBytes);
-  auto forSums = [&](function_ref<void(int64_t, Value)> body) {
-    for (int64_t i = 0; i < down; ++i)
-      for (int64_t j = 0; j < across; ++j)
-        body(2 * i + j, bytesFrom(sums.base, i * sums.down + j * sums.across));
-  };
-  forSums([&](int64_t tile, Value address) {
-    if (accumulate)
-      call("tileloadd64", {number(tile), address, b.i64(sums.row)});
-    else
-      call("tilezero", number(tile));
+  for (int64_t row = 0; row < down; ++row)
+    startSums(sums, row, across, accumulate);
+  forSteps(begin, end, [&](Value step) {
+    for (int64_t row = 0; row < down; ++row)
+      multiplyRow(left, right, row, across, step);
   });
-  auto add = [&](Value step) {
-    Type i8 = b.builder.getI8Type();
-    Value x = b.offset(left.base, i8, b.mul(step, left.step)), y = b.offset(right.base, i8, b.mul(step, right.step));
-    for (int64_t i = 0; i < down; ++i) {
-      call("tileloadd64", {number(4 + i), bytesFrom(x, i * left.next), dense});
-      for (int64_t j = 0; j < across; ++j) {
-        if (i == 0)
-          call("tileloadd64", {number(6 + j), bytesFrom(y, j * right.next), dense});
-        call("tdpbf16ps", {number(2 * i + j), number(4 + i), number(6 + j)});
-      }
-    }
-  };
-  forSteps(begin, end, add);
-  forSums([&](int64_t tile, Value address) { call("tilestored64", {number(tile), address, b.i64(sums.row)}); });
+  for (int64_t row = 0; row < down; ++row)
+    storeSums(sums, row, across);
+}
+
+AmxTiles::Pieces AmxTiles::productInPieces(const TileSums &sums, const TileFactor &left, const TileFactor &right,
+                                           int64_t down, int64_t across, int64_t steps, bool accumulate) {
+  Pieces pieces;
+  for (int64_t step = 0; step < steps; ++step)
+    for (int64_t row = 0; row < down; ++row)
+      pieces.push_back([=, this] {
+        if (step == 0)
+          startSums(sums, row, across, accumulate);
+        multiplyRow(left, right, row, across, b.i64(step));
+        if (step + 1 == steps)
+          storeSums(sums, row, across);
+      });
+  return pieces;
 }
 
 /// If the number of steps is known and small, they are written one after the other instead of a loop.
@@ -98,6 +123,15 @@ void AmxTiles::productOfColumns(const TileSums &sums, const TileFactor &left, co
 void AmxTiles::forSpans(const HeadRows &rows, Value first, int64_t step, AttentionTiles::Body body) {
   Value low = t.sub(first, b.mod(first, span)), high = b.mul(t.ceilDiv(b.add(first, rows.count), span), span);
   t.forEach(low, high, step, body);
+}
+
+// Rows of a head lie far apart, so the CPU does not guess which one comes next.
+constexpr int64_t ahead = 16; // rows between the one that is worked on and the one that is fetched
+
+void AmxTiles::fetchRows(const HeadRows &rows, Value first, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t byte = 0; byte < 2 * t.headWidth; byte += rowBytes)
+      b.prefetch(t.rowAddress(rows, b.add(first, i)), byte);
 }
 
 /// A vector of words as one of 16-bit elements.
@@ -158,6 +192,7 @@ void AmxTiles::packRows(const HeadRows &source, Value first, Value to) {
   int64_t vectors = blocks.words / rows;
   forSpans(source, first, 1, [&](Value row) {
     Value from = t.rowAddress(source, t.sub(row, first));
+    fetchRows(source, b.add(t.sub(row, first), ahead), 1);
     Value place = b.add(b.mul(b.div(row, rows), vectors * rows), b.mod(row, rows));
     Value target = t.at(to, b.mul(place, rows));
     for (int64_t i = 0; i < vectors; ++i)
@@ -170,6 +205,7 @@ void AmxTiles::packTransposed(const HeadRows &source, Value first, Value to) {
     SmallVector<Value> addresses;
     for (int64_t i = 0; i < span; ++i)
       addresses.push_back(t.rowAddress(source, b.add(t.sub(row, first), i)));
+    fetchRows(source, b.add(t.sub(row, first), span), span);
     Value block = t.at(to, b.mul(b.div(row, span), blocks.width * rows));
     auto chunk = [&](Value element, int64_t elementsThere) {
       SmallVector<Value> loaded;
@@ -289,6 +325,12 @@ void AmxTiles::storeRows(Value from, Value factor, const HeadRows &target) {
   t.forEach(b.i64(0), target.count, 1, [&](Value row) {
     Value source = t.at(from, b.mul(row, blocks.width));
     Value start = b.offset(target.base, t.element, t.times(row, target.stride));
+    Value later = t.least(b.add(row, ahead), t.sub(target.count, b.i64(1)));
+    Value laterStart = b.offset(target.base, t.element, t.times(later, target.stride));
+    for (int64_t byte = 0; byte < 2 * t.headWidth; byte += rowBytes)
+      b.prefetch(laterStart, byte, /*forWriting=*/true);
+    for (int64_t byte = 0; byte < 4 * blocks.width; byte += rowBytes)
+      b.prefetch(t.at(from, b.mul(later, blocks.width)), byte);
     for (int64_t first = 0; first < t.headWidth; first += span) {
       auto sums = [&](int64_t element) {
         if (element >= blocks.width)
@@ -302,10 +344,10 @@ void AmxTiles::storeRows(Value from, Value factor, const HeadRows &target) {
   });
 }
 
+// exp2 is right from -126 on. NaN passes.
 Value AmxTiles::powerOfTwo(Value x) {
-  constexpr double least = -126;
-  Value isTiny = b.create<arith::CmpFOp>(arith::CmpFPredicate::OLT, x, t.floats(least));
-  return b.create<math::Exp2Op>(b.create<arith::SelectOp>(isTiny, t.floats(least), x));
+  Value isTiny = b.create<arith::CmpFOp>(arith::CmpFPredicate::OLT, x, t.floats(-126));
+  return b.create<arith::SelectOp>(isTiny, t.floats(0), b.create<math::Exp2Op>(x));
 }
 
 } // namespace tcc::cpu

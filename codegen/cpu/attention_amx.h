@@ -3,6 +3,7 @@
 // neighbouring elements of a column.
 #pragma once
 #include "codegen/cpu/attention_tiles.h"
+#include <functional>
 
 namespace tcc::cpu {
 
@@ -33,12 +34,26 @@ public:
   /// there if `accumulate` is set.
   void product(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t down, int64_t across,
                mlir::Value begin, mlir::Value end, bool accumulate);
+  /// Parts of a computation, each of which emits some instructions. They have to be emitted in order, and others may
+  /// stand between them.
+  using Pieces = llvm::SmallVector<std::function<void()>>;
+  /// product() for a known number of steps, with at most two multiplications a piece. What stands between the pieces
+  /// must not use tiles.
+  Pieces productInPieces(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t down,
+                         int64_t across, int64_t steps, bool accumulate);
+  static void emit(const Pieces &pieces) {
+    for (const std::function<void()> &piece : pieces)
+      piece();
+  }
   /// Adds to what is there for many tiles in one direction, by products of two by two tiles: `rowTiles` times two
   /// tiles, or two times `columnTiles`.
   void productOfRows(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t rowTiles,
                      mlir::Value begin, mlir::Value end);
   void productOfColumns(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t columnTiles,
                         mlir::Value begin, mlir::Value end);
+
+  /// Fetches the rows [first, first + count) into the cache. They need not exist.
+  void fetchRows(const HeadRows &rows, mlir::Value first, int64_t count);
 
   // Packing. `first` is the number of row 0. Packing begins at the multiple of 32 at or below it and ends at the next
   // multiple after the last row; rows that do not exist are zeros. Each row is filled up with zeros to a multiple of 32
@@ -64,7 +79,7 @@ public:
   /// Stores rows of the tensor from [row][element].
   void storeRows(mlir::Value from, mlir::Value factor, const HeadRows &rows);
 
-  /// 2^x for an x that is hardly above 0; 2^-126 for every x below -126.
+  /// 2^x for an x that is hardly above 0; 0 for every x below -126.
   mlir::Value powerOfTwo(mlir::Value x);
 
 private:
@@ -75,6 +90,9 @@ private:
   void call(llvm::StringRef name, mlir::ValueRange operands);
   mlir::Value number(int64_t tile) { return b.integer(b.builder.getIntegerType(8), tile); }
   mlir::Value bytesFrom(mlir::Value base, int64_t bytes) { return b.offset(base, b.builder.getI8Type(), b.i64(bytes)); }
+  void startSums(const TileSums &sums, int64_t row, int64_t across, bool accumulate);
+  void storeSums(const TileSums &sums, int64_t row, int64_t across);
+  void multiplyRow(const TileFactor &left, const TileFactor &right, int64_t row, int64_t across, mlir::Value step);
   void forSteps(mlir::Value begin, mlir::Value end, AttentionTiles::Body body);
   void forSpans(const HeadRows &rows, mlir::Value first, int64_t step, AttentionTiles::Body body);
   llvm::SmallVector<mlir::Value> transposed(llvm::ArrayRef<mlir::Value> from);

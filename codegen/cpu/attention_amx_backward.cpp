@@ -32,7 +32,7 @@ private:
   void runQueries(AttentionBlock block);
   void addKeys(const AttentionBlock &block);
   void differentiate(const AttentionBlock &block, Value group, Value keySpan);
-  void addToKeys(const AttentionBlock &block, Value keySpan);
+  void addToKeys(const AttentionBlock &block, Value keySpan, Steps groups);
   void addToQueries(const AttentionBlock &block, Value group);
 
   HeadRows queryRows(unsigned operand, const AttentionBlock &block) {
@@ -94,17 +94,16 @@ void TiledBackward::runQueries(AttentionBlock block) {
 
 void TiledBackward::addKeys(const AttentionBlock &block) {
   findKept(block);
-  Value groups = t.ceilDiv(block.queryCount, span);
-  t.forEach(b.i64(0), groups, 1, [&](Value group) {
-    Steps steps = keySpans(block, group);
-    t.forEach(steps.begin, steps.end, 1, [&](Value keySpan) {
+  t.forEach(b.i64(0), t.ceilDiv(block.keyCount, span), 1, [&](Value keySpan) {
+    Steps groups = querySpans(block, keySpan);
+    t.forEach(groups.begin, groups.end, 1, [&](Value group) {
       multiply(block, group, keySpan, keyRows, place(blocks.queryColumns), place(blocks.scores), span * rowBytes);
       multiply(block, group, keySpan, valueRows, place(blocks.dOutColumns), place(blocks.dP), span * rowBytes);
       differentiate(block, group, keySpan);
     });
+    addToKeys(block, keySpan, groups);
   });
-  t.forEach(b.i64(0), t.ceilDiv(block.keyCount, span), 1, [&](Value keySpan) { addToKeys(block, keySpan); });
-  t.forEach(b.i64(0), groups, 1, [&](Value group) { addToQueries(block, group); });
+  t.forEach(b.i64(0), t.ceilDiv(block.queryCount, span), 1, [&](Value group) { addToQueries(block, group); });
 }
 
 /// P and dS of 32 keys and 32 queries, as rows, and dS as pairs of keys too.
@@ -144,8 +143,8 @@ void TiledBackward::differentiate(const AttentionBlock &block, Value group, Valu
         auto [p0, dS0] = pair(b.add(inSpan, i), one, 0);
         auto [p1, dS1] = pair(b.add(inSpan, i), one, 1);
         differences[i] = t.narrowNeighbours(dS0, dS1);
-        t.storeWords(t.narrowNeighbours(p0, p1), row(blocks.weights, group, blocks.keys, one));
-        t.storeWords(differences[i], row(blocks.dWeights, group, blocks.keys, one));
+        t.storeWords(t.narrowNeighbours(p0, p1), row(blocks.weights, group, span, b.add(inSpan, i)));
+        t.storeWords(differences[i], row(blocks.dWeights, group, span, b.add(inSpan, i)));
       }
       for (int64_t half = 0; half < 2; ++half)
         t.storeWords(amx.interleaved(differences[0], differences[1], half > 0),
@@ -155,14 +154,13 @@ void TiledBackward::differentiate(const AttentionBlock &block, Value group, Valu
   });
 }
 
-void TiledBackward::addToKeys(const AttentionBlock &block, Value keySpan) {
+void TiledBackward::addToKeys(const AttentionBlock &block, Value keySpan, Steps groups) {
   Type i8 = b.builder.getI8Type();
-  Steps groups = querySpans(block, keySpan);
   Value key = b.mul(keySpan, span), zero = b.i64(0);
   Value offset = b.mul(b.add(block.firstKey, key), blocks.width);
   auto add = [&](Value sums, int64_t weights, int64_t pairs) {
     amx.productOfColumns({t.at(sums, offset), 4 * blocks.width, 4 * blocks.width * tileRows, rowBytes},
-                         {row(weights, zero, blocks.keys, key), tileBytes, blocks.keys * rowBytes},
+                         {place(weights), tileBytes, span * rowBytes},
                          {b.offset(place(pairs), i8, zero), queries / 2 * rowBytes, tileBytes}, blocks.width / tileRows,
                          groups.begin, groups.end);
   };

@@ -15,7 +15,10 @@ void AmxFunction::beginWorker() {
   Value sign = b.create<arith::AndIOp>(bits, b.integer(b.vector(i32), int64_t(1) << 31));
   signs = b.create<arith::OrIOp>(sign, b.create<arith::ShRUIOp>(sign, b.integer(b.vector(i32), 16)));
   Value magnitude = b.create<LLVM::BitcastOp>(b.vector(t.f32), b.create<arith::XOrIOp>(bits, sign));
-  exponentScale = t.mulF(magnitude, t.floats(std::numbers::log2e));
+  // Never 0, since the scores of hidden pairs are -inf.
+  Value scaled = t.mulF(magnitude, t.floats(std::numbers::log2e)), least = t.floats(0x1p-126);
+  Value isLess = b.create<arith::CmpFOp>(arith::CmpFPredicate::OLT, scaled, least);
+  exponentScale = b.create<arith::SelectOp>(isLess, least, scaled);
 }
 
 HeadRows AmxFunction::seenRows(unsigned operand, const AttentionBlock &block, Value &first) {
@@ -44,26 +47,34 @@ AmxFunction::Steps AmxFunction::querySpans(const AttentionBlock &block, Value ke
 
 void AmxFunction::multiply(const AttentionBlock &block, Value group, Value keySpan, Value packedRows, Value columns,
                            Value to, int64_t across) {
+  AmxTiles::emit(multiplyInPieces(block, group, keySpan, packedRows, columns, to, across));
+}
+
+AmxTiles::Pieces AmxFunction::multiplyInPieces(const AttentionBlock &block, Value group, Value keySpan,
+                                               Value packedRows, Value columns, Value to, int64_t across) {
   Type i8 = b.builder.getI8Type();
   int64_t steps = 2 * blocks.words / span;
   Value key = b.add(b.div(block.firstKey, span), keySpan);
   TileFactor left{b.offset(packedRows, i8, b.mul(key, 2 * steps * tileBytes)), steps * tileBytes, tileBytes};
   TileFactor right{b.offset(columns, i8, b.mul(group, 2 * blocks.words * rowBytes)), blocks.words * rowBytes,
                    tileBytes};
-  amx.product({to, rowBytes, tileBytes, across}, left, right, 2, 2, b.i64(0), b.i64(steps), false);
+  return amx.productInPieces({to, rowBytes, tileBytes, across}, left, right, 2, 2, steps, false);
 }
 
-SmallVector<Value> AmxFunction::ifBorder(const AttentionBlock &block, Value group, Value keySpan,
-                                         function_ref<SmallVector<Value>(bool)> body) {
+Value AmxFunction::isBorder(const AttentionBlock &block, Value group, Value keySpan) {
   Value firstKey = b.add(block.firstKey, b.mul(keySpan, span)), endKey = b.add(firstKey, span);
   Value seenLast = b.add(b.add(block.firstQuery, b.mul(group, span)), number(Number::diagonal)); // by the first query
   Value hidesLast = t.is(Predicate::sgt, endKey, t.least(b.add(seenLast, 1), number(Number::keys)));
   Value hidesFirst = t.is(Predicate::sle, firstKey, t.sub(b.add(seenLast, span - 1), number(Number::window)));
-  Value isBorder = b.create<arith::OrIOp>(hidesLast, hidesFirst);
+  return b.create<arith::OrIOp>(hidesLast, hidesFirst);
+}
+
+SmallVector<Value> AmxFunction::ifBorder(const AttentionBlock &block, Value group, Value keySpan,
+                                         function_ref<SmallVector<Value>(bool)> body) {
   auto make = [&](bool masked) {
     return [&, masked](OpBuilder &, Location) { scf::YieldOp::create(b.builder, b.loc, body(masked)); };
   };
-  auto branch = scf::IfOp::create(b.builder, b.loc, isBorder, make(true), make(false));
+  auto branch = scf::IfOp::create(b.builder, b.loc, isBorder(block, group, keySpan), make(true), make(false));
   return SmallVector<Value>(branch.getResults());
 }
 

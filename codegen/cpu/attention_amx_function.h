@@ -43,6 +43,11 @@ protected:
   /// Writes the products of a span of keys with a span of queries to `to`.
   void multiply(const AttentionBlock &block, mlir::Value group, mlir::Value keySpan, mlir::Value packedRows,
                 mlir::Value columns, mlir::Value to, int64_t across);
+  /// The same in pieces.
+  AmxTiles::Pieces multiplyInPieces(const AttentionBlock &block, mlir::Value group, mlir::Value keySpan,
+                                    mlir::Value packedRows, mlir::Value columns, mlir::Value to, int64_t across);
+  /// Whether the mask hides a pair of a span of queries and a span of keys.
+  mlir::Value isBorder(const AttentionBlock &block, mlir::Value group, mlir::Value keySpan);
   /// Emits body(true) for the case that the mask hides a pair of the two spans, and body(false) for the other case.
   llvm::SmallVector<mlir::Value> ifBorder(const AttentionBlock &block, mlir::Value group, mlir::Value keySpan,
                                           llvm::function_ref<llvm::SmallVector<mlir::Value>(bool)> body);

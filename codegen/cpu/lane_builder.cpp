@@ -238,11 +238,11 @@ Value LaneBuilder::loadLanes(Value address, Type element, Value mask) {
                     element);
 }
 
-void LaneBuilder::prefetch(Value address, int64_t bytes) {
-  constexpr unsigned forReading = 0, intoEveryLevel = 3, ofData = 1; // as LLVM numbers them
+void LaneBuilder::prefetch(Value address, int64_t bytes, bool forWriting) {
+  constexpr unsigned intoEveryLevel = 3, ofData = 1; // as LLVM numbers them
   const Value ahead = LLVM::GEPOp::create(builder, loc, pointer(), builder.getI8Type(), address,
                                           ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(static_cast<int32_t>(bytes))});
-  LLVM::Prefetch::create(builder, loc, ahead, forReading, intoEveryLevel, ofData);
+  LLVM::Prefetch::create(builder, loc, ahead, static_cast<unsigned>(forWriting), intoEveryLevel, ofData);
 }
 
 Value LaneBuilder::gatherLanes(Value base, Type element, Value offsets, Value mask) {

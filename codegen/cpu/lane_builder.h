@@ -66,8 +66,9 @@ public:
   mlir::Value offset(mlir::Value base, mlir::Type element, mlir::Value elements);
   mlir::Value load(mlir::Value address, mlir::Type element);
   mlir::Value loadLanes(mlir::Value address, mlir::Type element, mlir::Value mask);
-  /// Fetches the line that lies `bytes` after the address into the cache. It need not exist.
-  void prefetch(mlir::Value address, int64_t bytes);
+  /// Fetches the line that lies `bytes` after the address into the cache, `forWriting` if it will be written. It need
+  /// not exist.
+  void prefetch(mlir::Value address, int64_t bytes, bool forWriting = false);
   /// offsets: a vector of integers.
   mlir::Value gatherLanes(mlir::Value base, mlir::Type element, mlir::Value offsets, mlir::Value mask);
   void store(mlir::Value value, mlir::Value address, mlir::Type element);

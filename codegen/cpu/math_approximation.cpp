@@ -92,6 +92,7 @@ private:
   Value restWide(Value x, Value y);
   Value expm1Reduced(Value rest); // e^rest - 1
   Value scale(Value x, Value power, Value biased);
+  Value fractionOf(Value x);
   /// Whether the target has an instruction for x · 2^power.
   bool hasScaling() const {
     auto vector = dyn_cast<VectorType>(f32);
@@ -137,6 +138,17 @@ Value Arithmetic::scale(Value x, Value power, Value biased) {
   return mul(mul(x, factor(half)), factor(create<arith::SubIOp>(n, half)));
 }
 
+/// x less its floor, where the target has scaling.
+Value Arithmetic::fractionOf(Value x) {
+  constexpr int64_t toFloor = 9; // round down, raise nothing
+  Value mode = create<arith::ConstantOp>(b.getI32IntegerAttr(toFloor));
+  Value allLanes = create<arith::ConstantOp>(b.getI16IntegerAttr(-1));
+  Value currentRounding = create<arith::ConstantOp>(b.getI32IntegerAttr(4));
+  return LLVM::CallIntrinsicOp::create(b, loc, f32, b.getStringAttr("llvm.x86.avx512.mask.reduce.ps.512"),
+                                       ValueRange{x, mode, x, allLanes, currentRounding})
+      .getResults();
+}
+
 Arithmetic::Reduced Arithmetic::reduce(Value x) {
   Value biased = mulAdd(x, literal(log2e), literal(roundingBias));
   Value n = sub(biased, literal(roundingBias));
@@ -165,6 +177,12 @@ Value Arithmetic::normalExp(Value x) {
 
 /// 2^x for -126 to 126, within five units in the last place; NaN stays NaN.
 Value Arithmetic::exp2(Value x) {
+  if (hasScaling()) { // scales by the power's floor
+    Value fraction = fractionOf(x);
+    return scale(polynomial(fraction, {1.867130050e-03f, 9.017030708e-03f, 5.579991266e-02f, 2.401644439e-01f,
+                                       6.931512952e-01f, 1.0f}),
+                 x, {});
+  }
   Value biased = add(x, literal(roundingBias)), n = sub(biased, literal(roundingBias));
   Value power = polynomial(
       sub(x, n), {1.112550730e-03f, 9.666282684e-03f, 5.557400361e-02f, 2.402235121e-01f, 6.931428313e-01f, 1.0f});

@@ -129,6 +129,14 @@ public:
   std::string error;
 };
 
+/// Multiplies keys by powers of two that grow with their number, so that the largest score grows again and again.
+void growKeys(Graphs &graph, const Sizes &sizes) {
+  constexpr int64_t alike = 48;
+  int64_t row = sizes.keyHeads * sizes.width;
+  for (int64_t i = 0; i < sizes.batch * sizes.keys * row; ++i)
+    graph.inputs[1].data[i] = std::ldexp(graph.inputs[1].data[i], static_cast<int>(i / row % sizes.keys / alike));
+}
+
 /// Results as the interpreter's, and with the same bits for each number of threads.
 void expectRight(ArrayRef<Sizes> list, const cpu::Target &target, ArrayRef<int> threads) {
   Graphs graphs(list);
@@ -210,6 +218,21 @@ INSTANTIATE_TEST_SUITE_P(Elements, Attention, testing::Values("f32", "bf16"),
 
 TEST_P(Attention, equalsTheInterpreter) {
   expectRight(ofElement({std::begin(shapes), std::end(shapes)}, GetParam()), {}, {2, 3});
+}
+
+// What was summed is scaled again and again.
+TEST_P(Attention, equalsTheInterpreterWhereScoresGrow) {
+  const Sizes list[] = {{.queries = 70, .keys = 300, .width = 64},
+                        {.batch = 2, .queries = 200, .keys = 200, .heads = 2, .width = 40, .mask = "diagonal 0"},
+                        {.queries = 90, .keys = 290, .width = 64, .mask = "diagonal 200", .rate = 0.2},
+                        {.queries = 200, .keys = 200, .width = 64, .mask = "diagonal 0", .scale = 0}};
+  for (const Sizes &sizes : ofElement({std::begin(list), std::end(list)}, GetParam())) {
+    Graphs graph(sizes);
+    growKeys(graph, sizes);
+    std::optional<std::vector<RefTensor>> results = graph.run({});
+    ASSERT_TRUE(results) << graph.error;
+    EXPECT_EQ(graph.check(*results), "");
+  }
 }
 
 TEST_P(Attention, equalsTheInterpreterOnOtherCpus) {
