@@ -109,9 +109,10 @@ public:
   /// For reports about code that has not run, and may be for another machine than this one.
   virtual StatedLimits statedLimits() const { return {}; }
 
-  /// Which 16-bit types the machine has instructions to multiply.
+  /// Which types narrower than f32 the machine has instructions to multiply.
   struct FastProducts {
     bool bf16 = false, f16 = false;
+    bool tf32 = false; ///< f32 with the exponent of bf16 and ten bits of fraction
   };
   virtual FastProducts fastProducts() const = 0;
   /// Whether matmuls of bf16 are faster than those of f32, as far as that was measured.

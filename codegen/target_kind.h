@@ -11,6 +11,7 @@ namespace tcc {
 struct CodeOptions {
   unsigned compileThreads = 0; // 0: all cores
   bool fastMath = false;       // whether FMAs are allowed, sums may have any order, and a zero may have any sign
+  bool tf32 = false;           // whether f32 operands of matmuls may be rounded to TF32, where a target has it
   bool steady = false;         // whether a value must have the same bits in every program that computes it
 };
 

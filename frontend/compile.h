@@ -63,6 +63,7 @@ struct ReportOptions {
   const runtime::Profiler *profile = nullptr; ///< steps of the function that were recorded
   std::string_view log = {};                  ///< JSON lines of a training run, as train_gpt --json writes them
   std::string_view error = {};                ///< the error that ended the program
+  std::vector<std::string> command = {};      ///< the words of the program's command line
 };
 
 /// What one compilation did.

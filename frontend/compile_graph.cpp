@@ -113,6 +113,7 @@ CompiledGraph compileGraph(std::string_view text, const std::string &name, const
     compiled.remarks += runtime::memoryReport(artefact.targets.front().plan).text();
   const auto loading = std::chrono::steady_clock::now();
   runtime::ExecutableOptions loaded{options.threads, options.checked, options.device};
+  loaded.captures = options.capturesSteps;
   loaded.deviceTensors = options.device && !options.device->sharesHostMemory();
   compiled.executable = orThrow(runtime::Executable::load(std::move(artefact), loaded));
   compiled.summary = summaryOf(session.report(), *compiled.executable);

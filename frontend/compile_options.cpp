@@ -73,6 +73,7 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   options.tuningSeconds = flags.tuningSeconds;
   options.allowCustomCode = flags.allowCustomCode;
   options.code.fastMath = flags.fastMath;
+  options.code.tf32 = flags.tf32;
 }
 
 } // namespace tcc

@@ -32,12 +32,13 @@ std::string setPass(std::string_view value, CompilerFlags &flags) {
 
 std::string setProducts(std::string_view value, CompilerFlags &flags) {
   flags.chooseProducts = value == "auto";
+  flags.tf32 = value == "tf32";
   flags.products = runtime::DType::f32;
   for (runtime::DType dtype : {runtime::DType::bf16, runtime::DType::f16})
     if (value == runtime::name(dtype))
       flags.products = dtype;
-  if (!flags.chooseProducts && value != runtime::name(flags.products))
-    return "unknown element type '" + std::string(value) + "' of --dtype= (one of f32 bf16 f16 auto)";
+  if (!flags.chooseProducts && value != flags.productName())
+    return "unknown element type '" + std::string(value) + "' of --dtype= (one of f32 tf32 bf16 f16 auto)";
   return {};
 }
 
@@ -206,13 +207,19 @@ constexpr CompilerFlag table[] = {
     {"-f", "[no-]PASS", "Switch a pass on or off; tcc --print-pipeline names them", setPass},
     {"-ffast-math", "", "Allow approximations", setTo<&CompilerFlags::fastMath, true>},
     {"-fno-fast-math", "", "Allow none (default)", setTo<&CompilerFlags::fastMath, false>},
+    {"-fcuda-graph", "", "A GPU runs a step as one launch of a CUDA graph (default)",
+     setTo<&CompilerFlags::capturesSteps, true>},
+    {"-fno-cuda-graph", "", "It launches each kernel and matmul of a step by itself",
+     setTo<&CompilerFlags::capturesSteps, false>},
     {"-Werror=graph-break", "", "A value that the host asks for in the middle of a step is an error",
      setTo<&CompilerFlags::fullGraph, true>},
     {"-Werror=recompile", "", "So is compiling a function once more", setTo<&CompilerFlags::recompilesAreErrors, true>},
     {"--allow-custom-code", "", "Let custom ops run what the input names: shared objects, kernel text",
      setTo<&CompilerFlags::allowCustomCode, true>},
     {"-march=", "CPU", "CPU to compile for (native)", setMarch},
-    {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},
+    {"--dtype=", "TYPE",
+     "What f32 products multiply: f32 (default), tf32 (GPUs alone), bf16, f16, or auto, the fastest 16-bit one or f32",
+     setProducts},
     {"--tuning=", "FILE",
      "Keep what measurement chose in FILE, and choose the same again: the same bits on another day", setTuning},
     {"--tuning-seconds=", "N", "For so many seconds at most -O3 measures kernels; 0: it takes what is known (20)",

@@ -20,6 +20,8 @@ enum class Remat { none, automatic, block, full };
 struct CompilerFlags : PassFlags {
   /// The type in which f32 matmuls and attention multiply: f32, bf16, or f16 with loss scaling (loss_scaling.h).
   runtime::DType products = runtime::DType::f32;
+  /// --dtype=tf32: GPUs may round the operands of f32 matmuls to TF32 (ten bits of fraction). `products` is f32 then.
+  bool tf32 = false;
   bool chooseProducts = false; ///< --dtype=auto: `products` is what the target multiplies fastest (product_choice.h)
   /// --remat=: what is computed again so that it need not be kept; nothing: as little as the memory limit allows.
   std::optional<Remat> remat = {};
@@ -32,6 +34,7 @@ struct CompilerFlags : PassFlags {
   int threads = 0;                  ///< 0: all that the process may use
   std::string march = {};           ///< empty: native
   bool fastMath = false;            ///< approximations are allowed
+  bool capturesSteps = true;        ///< -f[no-]cuda-graph: whether a GPU runs a step as one launch of a CUDA graph
   bool fullGraph = false;           ///< -Werror=graph-break: a graph break is an error, at its place
   bool recompilesAreErrors = false; ///< -Werror=recompile: every compilation after the first is an error
   bool allowCustomCode = false;     ///< whether custom ops in .graph files may name libraries and kernel text
@@ -48,6 +51,9 @@ struct CompilerFlags : PassFlags {
   std::string remarksAnalysis = {}; ///< -Rpass-analysis: what kernels and products cost
   bool saveRemarks = false;         ///< -fsave-optimization-record: whether all remarks are written to a file
   std::string remarksFile = {};     ///< the file's name; by default that of the function or input, with ".opt.yaml"
+
+  /// The type of --dtype=: "f32", "tf32", "bf16" or "f16".
+  std::string_view productName() const { return tf32 ? "tf32" : runtime::name(products); }
 };
 
 struct CompilerFlag {

@@ -114,7 +114,7 @@ public:
   /// For a look at the step without the other ranks: the values are those that one process computes.
   void takeAllLanes() { options.pipeline.ranks = {}; }
 
-  std::string digest() const { return graphDigest(*module, runtime::name(function.options.products)); }
+  std::string digest() const { return graphDigest(*module, function.options.productName()); }
 
   /// What function.options.compiledStep holds, if that is this step.
   runtime::Expected<runtime::Artefact> stepOfFile() const {
@@ -217,7 +217,8 @@ std::shared_ptr<runtime::Executable> Function::Impl::compileFor(Report &page, co
   const runtime::TraceScope tracedLoad(options.timeLine, "load", "compile", {{"function", name}});
   const auto loading = std::chrono::steady_clock::now();
   auto executable = compilation.orRefuse(runtime::Executable::load(
-      std::move(artefact), {options.threads, options.checked, device, options.separate, options.ranks}));
+      std::move(artefact), {options.threads, options.checked, device, options.separate, options.ranks,
+                            /*deviceTensors=*/false, options.capturesSteps}));
   keepParts(record, *executable);
   if (options.checked)
     hints[executable.get()] = std::move(uses);
@@ -326,7 +327,7 @@ void Function::writeReport(const std::string &folder, std::span<const Array> arg
   const std::shared_ptr<runtime::Executable> ran = executable(); // of the steps that were recorded
   const Impl::Turn turn(held());
   const Impl::CallScope scope(*impl, arguments);
-  Report page(impl->name);
+  Report page(impl->name, more.command);
   std::optional<Error> failure;
   try {
     impl->addStep(page, arguments);

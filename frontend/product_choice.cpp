@@ -26,7 +26,8 @@ static std::string machineOf(const Target &target) {
 
 /// Sets the type, and says why.
 static std::string choose(CompilerFlags &flags, const Target &target) {
-  auto [bf16, f16] = target.fastProducts();
+  const auto [bf16, f16, tf32] = target.fastProducts();
+  (void)tf32; // its rounding is no choice to make for a user who wants f32
   const std::string name = target.codeName();
   flags.products = runtime::DType::f32;
   if (bf16 && !target.gainsFromBf16())
@@ -67,13 +68,19 @@ std::optional<std::string> chooseProducts(CompilerFlags &flags, const std::strin
 }
 
 std::string slowProducts(const CompilerFlags &flags, const std::string &targetName) {
+  if (flags.tf32) {
+    const std::unique_ptr<Target> target = targetOf(flags, targetName);
+    return target->fastProducts().tf32
+               ? ""
+               : "--dtype=tf32 changes nothing: " + target->codeName() + " has no TF32, its products are those of f32";
+  }
   if (flags.products == runtime::DType::f32 || flags.chooseProducts)
     return {};
   const std::unique_ptr<Target> target = targetOf(flags, targetName);
-  const auto [bf16, f16] = target->fastProducts();
-  if (flags.products == runtime::DType::bf16 ? bf16 : f16)
+  const Target::FastProducts fast = target->fastProducts();
+  if (flags.products == runtime::DType::bf16 ? fast.bf16 : fast.f16)
     return {};
-  const std::string type(runtime::name(flags.products));
+  const std::string type(flags.productName());
   return "--dtype=" + type + " gains no speed: " + target->codeName() + " has no instructions that multiply " + type +
          ", its products are widened to f32";
 }

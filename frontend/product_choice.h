@@ -13,7 +13,7 @@ namespace tcc {
 std::optional<std::string> chooseProducts(CompilerFlags &flags, const std::string &targetName);
 
 /// The warning that the type of matmuls which the user has named gains nothing on the target, since that has no
-/// instructions for it; empty if it has some, and for f32. Throws Error as above.
+/// instructions for it; empty if it has some, and for f32 (not TF32). Throws Error as above.
 std::string slowProducts(const CompilerFlags &flags, const std::string &targetName);
 
 } // namespace tcc

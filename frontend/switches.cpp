@@ -37,7 +37,7 @@ std::vector<std::string> switchesOff(const CompilerFlags &flags, const std::stri
     add(optionWithout(*pass));
   if (flags.fusesUpdates())
     add("-fno-fuse-optimizer");
-  if (flags.chooseProducts)
+  if (flags.chooseProducts || flags.tf32)
     add("--dtype=f32");
   if (flags.leastMemory)
     add("-O2");
@@ -47,6 +47,8 @@ std::vector<std::string> switchesOff(const CompilerFlags &flags, const std::stri
     add("-O1");
   if (flags.fastMath)
     add("-fno-fast-math");
+  if (flags.capturesSteps && targetKindOf(targetName)->hasDevices())
+    add("-fno-cuda-graph");
   if (flags.level >= 1)
     add(everythingOff);
   return off;

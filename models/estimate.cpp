@@ -130,7 +130,7 @@ void writeJson(const Estimator &estimator, const StepFigures &step, std::span<co
                      {"batch", options.batch},
                      {"accumulate", options.accumulate},
                      {"seq", estimator.sequence},
-                     {"dtype", std::string(runtime::name(options.products))},
+                     {"dtype", std::string(options.productName())},
                      {"param_dtype", std::string(runtime::name(options.parameters))},
                      {"planned_bytes", step.planned},
                      {"weights_bytes", step.weights},
@@ -264,7 +264,7 @@ void estimate(const TrainOptions &given, std::FILE *output) {
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
   fmt::print(output, "{}: {:.2f} M parameters in {}, {}; batch {}{} x {}, products in {}\n", options.model,
              double(parameterCount(estimator.config)) / 1e6, runtime::name(options.parameters), options.optimizer,
-             several, options.batch, estimator.sequence, runtime::name(options.products));
+             several, options.batch, estimator.sequence, options.productName());
   printMemory(output, step);
   const int64_t largest = estimator.largestBatch(options.batch, step.needed(), limit);
   if (largest > 0)

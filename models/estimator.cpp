@@ -29,7 +29,7 @@ Estimator::Estimator(const TrainOptions &options, const RunDevice &device, const
       sequence(options.sequence.value_or(config.positions())),
       model(config, trainedAdapter(options, config, openAdapter(options, config)), options.parameters),
       optimizer(makeOptimizer(options, model.trained())),
-      limits(device.isGpu() ? runtime::measureLimits(device.device, options.products)
+      limits(device.isGpu() ? runtime::measureLimits(device.device, options.products, options.tf32)
                             : runtime::machineLimits(options.threads)) {
   if (options.storesMask)
     model.storeMask(sequence);

@@ -1,4 +1,5 @@
 #include "models/ladder.h"
+#include "codegen/targets.h"
 #include "frontend/bar_plot.h"
 #include "models/run_device.h"
 #include "runtime/machine_limits.h"
@@ -70,99 +71,99 @@ void printPlanRow(std::FILE *output, const RungResult &now, const RungResult &be
 
 } // namespace
 
-std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipliesBf16Faster) {
+std::vector<Rung> rungsOf(const TrainOptions &options, const LadderDevice &device) {
   std::vector<Rung> rungs;
-  std::vector<std::string> types; // the options for the types of matmuls and parameters
   const auto add = [&](Rung rung) { rungs.push_back(std::move(rung)); };
-  add({.name = "one kernel an op",
-       .options = {"-O0", "--dtype=f32", "--mask=stored", "--no-prefetch"},
-       .missing = {},
-       .script = {}});
+  // What rungs have on until a later one switches it: the type of matmuls, and how a GPU issues a step.
+  std::vector<std::string> type = {"--dtype=f32"}, calls;
+  if (device.isGpu)
+    calls = {"-fno-cuda-graph"};
+  const auto plain = [&](std::vector<std::string> more) {
+    return together(together(together({"-O0"}, more), type), calls);
+  };
+  add({.name = "one kernel an op", .options = plain({"--mask=stored", "--no-prefetch"}), .missing = {}, .script = {}});
   add({.name = "mask by comparison",
-       .options = {"-O0", "--dtype=f32", "--no-prefetch"},
+       .options = plain({"--no-prefetch"}),
        .lossTolerance = 1e-5,
        .missing = {},
        .script = "1.000"});
+  if (device.hasTf32)
+    type = {"--dtype=tf32"};
   add({.name = "fast matmuls",
-       .options = {},
-       .missing = isGpu ? "f32 matmuls are rounded as f32 on every rung, never to TF32"
-                        : "matmuls use the processor's vectors on every rung",
+       .options = device.hasTf32 ? plain({"--no-prefetch"}) : std::vector<std::string>(),
+       .lossTolerance = 0.01,
+       .missing = device.hasTf32 ? ""
+                  : device.isGpu ? "this GPU has no TF32"
+                                 : "TF32 is of GPUs; a CPU multiplies f32 by its widest instructions on every rung",
        .script = "2.207 (TF32)"});
   add({.name = "fused optimizer",
-       .options = {"-O0", "-ffuse-optimizer", "--dtype=f32", "--no-prefetch"},
+       .options = plain({"-ffuse-optimizer", "--no-prefetch"}),
        .lossTolerance = 1e-5,
        .missing = {},
        .script = "1.027"});
-  add({.name = "prefetched input",
-       .options = {"-O0", "-ffuse-optimizer", "--dtype=f32"},
-       .missing = {},
-       .script = "1.000 (pinned)"});
+  add({.name = "prefetched input", .options = plain({"-ffuse-optimizer"}), .missing = {}, .script = "1.000 (pinned)"});
   add({.name = "algebra, shared sums",
-       .options = {"-O0", "-ffuse-optimizer", "-fsimplify", "--dtype=f32"},
-       .lossTolerance = 1e-4,
+       .options = plain({"-ffuse-optimizer", "-fsimplify"}),
+       .lossTolerance = device.hasTf32 ? 2e-3 : 1e-4, // another order of sums also rounds to other values of TF32
        .missing = {},
        .script = {}});
-  Rung narrow{.name = "16-bit matmuls",
-              .options = {"-O0", "-ffuse-optimizer", "-fsimplify", "--dtype=bf16"},
-              .lossTolerance = 0.02,
-              .missing = {},
-              .script = {}};
-  if (isGpu || multipliesBf16Faster)
-    types = {"--dtype=bf16"};
-  else {
-    types = {"--dtype=f32"};
-    narrow.missing = "this CPU multiplies bf16 no faster than f32";
-  }
-  add(std::move(narrow));
+  if (device.gainsFromBf16)
+    type = {"--dtype=bf16"};
+  add({.name = "16-bit matmuls",
+       .options = device.gainsFromBf16 ? plain({"-ffuse-optimizer", "-fsimplify"}) : std::vector<std::string>(),
+       .lossTolerance = 0.02,
+       .missing = device.gainsFromBf16 ? "" : "this machine multiplies bf16 no faster than f32",
+       .script = {}});
+  const auto fused = [&](size_t first) { return together(together(fusedWithout(first), type), calls); };
   add({.name = "fusion",
-       .options = together(fusedWithout(0), types),
+       .options = fused(0),
        .lossTolerance = 1e-3,
        .missing = {},
        .script = "1.215 and 1.219, memory 0.839"});
   add({.name = "attention matched",
-       .options = together(fusedWithout(1), types),
+       .options = fused(1),
        .lossTolerance = 1e-2,
        .missing = {},
        .script = "1.663, memory 0.510"});
   add({.name = "matmuls of one value joined",
-       .options = together(fusedWithout(2), types),
+       .options = fused(2),
        .lossTolerance = 1e-2,
        .mayChangeNothing = true, // the target's model decides, and few CPUs gain
        .missing = {},
        .script = {}});
   add({.name = "epilogues",
-       .options = together(fusedWithout(3), types),
+       .options = fused(3),
        .lossTolerance = 1e-2,
        .mayChangeNothing = true, // without biases before attention no sum of a matmul is stored anyway
        .missing = {},
        .script = {}});
   add({.name = "padding",
-       .options = together(fusedWithout(4), types),
+       .options = fused(4),
        .lossTolerance = 1e-2,
        .mayChangeNothing = true,
        .missing = {},
        .script = "1.137"});
   add({.name = "cheap values again (-O2)",
-       .options = together({"-O2"}, types),
+       .options = together(together({"-O2"}, type), calls),
        .lossTolerance = 1e-2,
        .mayChangeNothing = true,
        .missing = {},
        .script = {}});
+  std::vector<std::string> all = together({"-O2"}, type);
   add({.name = "one graph a step",
-       .options = {},
-       .missing = isGpu ? "a step is one CUDA graph on every rung"
-                        : "CUDA has graphs; a processor runs the step's plan itself",
+       .options = device.isGpu ? all : std::vector<std::string>(),
+       .lossTolerance = 0,
+       .missing = device.isGpu ? "" : "CUDA has graphs; a processor runs the step's plan itself",
        .script = {}});
-  std::vector<std::string> all = together(together({"-O2"}, types), {"--params=bf16"});
   Rung narrowParameters{.name = "16-bit parameters",
-                        .options = all,
+                        .options = together(all, {"--params=bf16"}),
                         .lossTolerance = 0.05,
                         .missing = {},
                         .script = "1.602, memory 0.525"};
-  if (options.loraRank > 0 || !options.adapterFolder.empty()) {
+  if (options.loraRank > 0 || !options.adapterFolder.empty())
     narrowParameters.missing = "adapters are f32";
-    all.pop_back();
-  }
+  else
+    all = narrowParameters.options;
   add(std::move(narrowParameters));
   all.push_back(fmt::format("--batch={}", 2 * options.batch));
   add({.name = "twice the batch", .options = all, .lossTolerance = {}, .missing = {}, .script = "1.116"});
@@ -185,13 +186,20 @@ std::string problemOf(const RungResult &before, const RungResult &now) {
   return {};
 }
 
+static LadderDevice ladderDevice(const RunDevice &device, int threads) {
+  if (!device.isGpu())
+    return {.gainsFromBf16 = runtime::machineLimits(threads).gainsFromBf16()};
+  const auto target = makeTarget(device.device->codeTarget(), {}, threads);
+  if (!target)
+    throw Error(target.error().message());
+  const Target::FastProducts fast = (*target)->fastProducts();
+  return {.isGpu = true, .gainsFromBf16 = fast.bf16, .hasTf32 = fast.tf32};
+}
+
 int climbLadder(const std::vector<std::string> &arguments, const TrainOptions &options, std::FILE *output) {
   const RunDevice device = chooseDevice(options.device, options.tuning);
   if (!options.quiet)
     fmt::print(stderr, "{}\n", device.note);
-  const bool isGpu = device.isGpu();
-  const std::vector<Rung> rungs =
-      rungsOf(options, isGpu, !isGpu && runtime::machineLimits(options.threads).gainsFromBf16());
   fmt::print(output,
              "the ladder of {}: {}; 'script' is what the switch brought a PyTorch script on an A100 (whole 11.35)\n",
              options.model,
@@ -201,7 +209,7 @@ int climbLadder(const std::vector<std::string> &arguments, const TrainOptions &o
   std::vector<RungResult> results;
   std::string json;
   int problems = 0;
-  for (const Rung &rung : rungs) {
+  for (const Rung &rung : rungsOf(options, ladderDevice(device, options.threads))) {
     if (!rung.missing.empty()) {
       fmt::print(output, "  {:<26} not here: {}\n", rung.name, rung.missing);
       json += nlohmann::ordered_json{{"rung", rung.name}, {"missing", rung.missing}}.dump() + "\n";

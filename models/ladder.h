@@ -9,8 +9,15 @@
 
 namespace tcc::models {
 
+/// What of a device decides which rungs it has.
+struct LadderDevice {
+  bool isGpu = false;
+  bool gainsFromBf16 = false; ///< whether it multiplies bf16 faster than f32
+  bool hasTf32 = false;
+};
+
 /// The rungs for a run with these options on this device.
-std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipliesBf16Faster);
+std::vector<Rung> rungsOf(const TrainOptions &options, const LadderDevice &device);
 
 /// What is wrong with a rung compared with the one before it: nothing has changed, or the loss differs. Empty if
 /// nothing is wrong.

@@ -362,7 +362,9 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &given, const std
   std::vector<FileArguments> file;
   try {
     if (!commandLine.isGiven("--config")) {
-      return {commandLine.resolved(), 0, ""};
+      TrainOptions options = commandLine.resolved();
+      options.commandLine = given;
+      return {std::move(options), 0, ""};
     }
     file = optionsOfFile(commandLine, deviceKinds, readFile);
     // The file's stand first: of an option that is given twice the last one counts.
@@ -376,6 +378,7 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &given, const std
       return {{}, 2, withPlace(wrong, commandLine.options.configFile, file)};
     TrainOptions options = together.resolved();
     options.configOptions = fromFile;
+    options.commandLine = given;
     return {std::move(options), 0, ""};
   } catch (const Error &error) {
     return {{}, error.exitStatus(), withPlace(error.what(), commandLine.options.configFile, file)};

@@ -93,6 +93,7 @@ struct TrainOptions : CompilerFlags {
   std::string stepFile;      ///< take the training step from this library or artefact, or empty
 
   std::string configFile;                 ///< a file with more options, or empty
+  std::vector<std::string> commandLine;   ///< the words that were given, for the page of --report
   std::vector<std::string> configOptions; ///< its options as arguments, without those that the command line gives
 
   // Output

@@ -94,7 +94,7 @@ void chooseProducts(TrainOptions &options, const RunDevice &device, bool warns) 
 
 double measurePeak(const TrainOptions &options, const RunDevice &device, double trainedSeconds) {
   if (device.isGpu())
-    return runtime::measureProductRate(device.device, options.products);
+    return runtime::measureProductRate(device.device, options.products, options.tf32);
   // A CPU multiplies f16 as f32.
   const auto multiplied = options.products == runtime::DType::bf16 ? runtime::DType::bf16 : runtime::DType::f32;
   constexpr double longRun = 5;

@@ -40,7 +40,7 @@ WandbValues wandbConfig(const TrainOptions &options) {
                         {"beta1", jsonOf(options.beta1)},
                         {"beta2", jsonOf(options.beta2)},
                         {"clip", jsonOf(options.clipNorm)},
-                        {"dtype", jsonOf(std::string(runtime::name(options.products)))},
+                        {"dtype", jsonOf(std::string(options.productName()))},
                         {"params", jsonOf(std::string(runtime::name(options.parameters)))},
                         {"level", jsonOf(options.leastMemory ? "s" : number(options.level))}};
   if (schedule.length.steps)

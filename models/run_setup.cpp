@@ -303,7 +303,7 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
                     {"--beta1", text(options.beta1)},
                     {"--beta2", text(options.beta2)},
                     {"--clip", text(options.clipNorm)},
-                    {"--dtype", std::string(runtime::name(options.products))},
+                    {"--dtype", std::string(options.productName())},
                     {"-O", options.leastMemory ? "s" : text(options.level)},
                     {"--device", device}};
   if (!options.configFile.empty())

@@ -81,6 +81,7 @@ RungResult plan(const Rung &rung, const std::vector<std::string> &arguments) {
                     .plannedBytes = step.plannedBytes(),
                     .stepMs = least.total() * 1e3,
                     .prefetches = options.prefetches,
+                    .captures = options.capturesSteps,
                     .machineShare = {}};
   // As a compilation counts them: attention has kernels of its own.
   for (const runtime::Instruction &instruction : step.instructions)
@@ -97,7 +98,7 @@ RungResult plan(const Rung &rung, const std::vector<std::string> &arguments) {
 }
 
 bool runTheSame(const RungResult &a, const RungResult &b) {
-  return a.plan == b.plan && a.prefetches == b.prefetches;
+  return a.plan == b.plan && a.prefetches == b.prefetches && a.captures == b.captures;
 }
 
 RungResult measure(const Rung &rung, const std::vector<std::string> &arguments, int rounds) {
@@ -106,6 +107,7 @@ RungResult measure(const Rung &rung, const std::vector<std::string> &arguments, 
   result.wasTrained = true;
   TrainOptions options = optionsOf(rung, arguments);
   result.prefetches = options.prefetches;
+  result.captures = options.capturesSteps;
   const LogFolder logs;
   options.jsonFile = logs.file();
   double best = 0, other = 0;
@@ -153,6 +155,7 @@ std::string jsonOf(const RungResult &result) {
   }
   json["plan"] = result.plan;
   json["prefetches"] = result.prefetches;
+  json["cuda_graph"] = result.captures;
   if (result.machineShare)
     json["mfu"] = *result.machineShare;
   return json.dump() + "\n";

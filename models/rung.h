@@ -32,6 +32,7 @@ struct RungResult {
   double spread = 0;          ///< by what share the slower run's median step was longer
   double lastLoss = 0;
   bool prefetches = true;             ///< whether batches are read ahead; plans do not say it
+  bool captures = true;               ///< whether a GPU runs a step as one graph; plans do not say it either
   std::optional<double> machineShare; ///< the share of the fastest matmuls that this machine was measured to do
 };
 

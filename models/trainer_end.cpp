@@ -41,7 +41,7 @@ void Trainer::finish() {
   summary.lossLast = state.lossLast;
   summary.batch = options.batch;
   summary.seq = sequence;
-  summary.dtype = runtime::name(options.products);
+  summary.dtype = options.productName();
   summary.stepMsMedian = times.medianMs();
   if (summary.stepMsMedian > 0)
     summary.tokensPerSecond = double(stepTokens()) / summary.stepMsMedian * 1e3;
@@ -153,8 +153,9 @@ void Trainer::showFailure(const std::string &error) {
 
 void Trainer::writePage(const std::string &error) {
   if (!options.reportFolder.empty())
-    step.writeReport(options.reportFolder, stepArguments(0, 0),
-                     {.profile = &profile.recorded(), .log = log.lines(), .error = error});
+    step.writeReport(
+        options.reportFolder, stepArguments(0, 0),
+        {.profile = &profile.recorded(), .log = log.lines(), .error = error, .command = options.commandLine});
 }
 
 } // namespace tcc::models

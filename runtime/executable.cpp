@@ -380,7 +380,8 @@ Expected<std::unique_ptr<Executable>> Executable::load(Artefact artefact, const 
   const Error error = made.prepare({.threads = options.threads,
                                     .checked = options.checked,
                                     .deviceTensors = options.deviceTensors,
-                                    .ranks = options.ranks});
+                                    .ranks = options.ranks,
+                                    .captures = options.captures});
   lock.unlock();
   if (error)
     return error;

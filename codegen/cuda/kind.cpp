@@ -99,8 +99,10 @@ public:
     targets.push_back(prefix + "compute_" + std::to_string(newest));
   }
 
-  runtime::Expected<std::unique_ptr<Target>> make(StringRef architecture, const CodeOptions &, int) const override {
+  runtime::Expected<std::unique_ptr<Target>> make(StringRef architecture, const CodeOptions &options,
+                                                  int) const override {
     EmitOptions made;
+    made.tf32 = options.tf32;
     if (!architecture.empty())
       made.architecture = architecture.str();
     return std::unique_ptr<Target>(std::make_unique<CudaTarget>(std::move(made)));

@@ -214,12 +214,12 @@ bool CudaTarget::supports(StringRef op) const {
          op == WaitOp::getOperationName();
 }
 
-/// Tensor cores multiply f16 from sm_70 on and bf16 from sm_80 on.
+/// Tensor cores multiply f16 from sm_70 on, bf16 and TF32 from sm_80 on.
 Target::FastProducts CudaTarget::fastProducts() const {
   StringRef digits = StringRef(options.architecture).drop_until(llvm::isDigit).take_while(llvm::isDigit);
   int number = 0;
   digits.getAsInteger(10, number);
-  return {number >= 80, number >= 70};
+  return {number >= 80, number >= 70, number >= 80};
 }
 
 KernelLaunch CudaTarget::launch(const KernelInfo &form) const {
@@ -290,7 +290,8 @@ StatedLimits CudaTarget::statedLimits() const {
 /// NVRTC is part of the key: which one compiles the text depends on the machine.
 runtime::Expected<std::string> CudaTarget::codeKey() const {
   try {
-    return "target " + codeName() + "\nnvrtc " + runtime::cuda::Nvrtc::open().identity() + "\n";
+    return "target " + codeName() + (options.tf32 ? "\ntf32" : "") + "\nnvrtc " +
+           runtime::cuda::Nvrtc::open().identity() + "\n";
   } catch (const runtime::CudaError &missing) {
     return runtime::Error(missing.what());
   }
@@ -309,7 +310,11 @@ runtime::Error CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan
     plan.instructions.push_back(lowerProduct(product, call, data.views));
     return {};
   }
-  return lowerProduct(call, data, plan);
+  if (runtime::Error problem = lowerProduct(call, data, plan))
+    return problem;
+  runtime::GemmDesc &desc = std::get<runtime::MatmulCall>(plan.instructions.back().call).desc;
+  desc.tf32 = options.tf32 && fastProducts().tf32 && desc.a.dtype == runtime::DType::f32;
+  return {};
 }
 
 runtime::Error CudaTarget::lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan) const {

@@ -39,14 +39,14 @@ bool areEqual(const KernelSource &a, const KernelSource &b) {
 class GraphStep : public AblatedStep {
 public:
   GraphStep(Bench &bench, const std::string &option)
-      : bench(bench), compileOptions(bench.graph.compile), session(open(option)),
-        planned(orThrow(session.planAndKernels(copy()))), kernels(session.report().pipeline.kernels),
-        matmuls(session.report().pipeline.matmuls) {}
+      : bench(bench), flags(option.empty() ? bench.graph.flags : withOption(bench.graph.flags, option)),
+        compileOptions(bench.graph.compile), session(open()), planned(orThrow(session.planAndKernels(copy()))),
+        kernels(session.report().pipeline.kernels), matmuls(session.report().pipeline.matmuls) {}
 
   bool isSameAs(const AblatedStep &step) const override {
     const auto &other = static_cast<const GraphStep &>(step);
     return planned.plan == other.planned.plan && std::ranges::equal(planned.kernels, other.planned.kernels, areEqual) &&
-           compileOptions.code.fastMath == other.compileOptions.code.fastMath;
+           flags.fastMath == other.flags.fastMath && flags.capturesSteps == other.flags.capturesSteps;
   }
   StepSize size() const override { return {kernels, matmuls, planned.plan.plannedBytes()}; }
   double milliseconds() override {
@@ -77,7 +77,9 @@ public:
     runtime::Artefact artefact = orThrow(session.artefact(copy()));
     for (runtime::TargetCode &part : artefact.targets)
       runtime::silencePrints(part.plan);
-    executable = orThrow(runtime::Executable::load(std::move(artefact), {compileOptions.threads, false, bench.device}));
+    executable = orThrow(runtime::Executable::load(
+        std::move(artefact),
+        {.threads = compileOptions.threads, .device = bench.device, .captures = flags.capturesSteps}));
     stage.emplace(*executable, bench.graph.values, bench.seed, &bench.tensors);
     stage->warmUp();
     const double ms = std::max(stage->times(1, nullptr).front(), 1e-3);
@@ -85,8 +87,8 @@ public:
   }
 
 private:
-  CompileSession open(const std::string &option) {
-    applyFlags(option.empty() ? bench.graph.flags : withOption(bench.graph.flags, option), compileOptions);
+  CompileSession open() {
+    applyFlags(flags, compileOptions);
     compileOptions.tuningSeconds = 0; // so many forms are not tuned one by one
     return orThrow(CompileSession::open(compileOptions));
   }
@@ -96,6 +98,7 @@ private:
   }
 
   Bench &bench;
+  const CompilerFlags flags;
   CompileOptions compileOptions;
   CompileSession session;
   CompileSession::PlanAndKernels planned;

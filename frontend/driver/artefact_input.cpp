@@ -105,7 +105,9 @@ void processChecked(const Options &options, const std::string &path, std::vector
     timeLine.emplace(path);
   std::optional<runtime::TraceScope> loading(std::in_place, timeLine ? &*timeLine : nullptr, "load", "compile");
   const std::shared_ptr<runtime::Device> device = deviceFor(artefact->targets.front().target, options.flags.tuning);
-  auto executable = runtime::Executable::load(std::move(*artefact), {options.compile.threads, false, device});
+  auto executable = runtime::Executable::load(
+      std::move(*artefact),
+      {.threads = options.compile.threads, .device = device, .captures = options.flags.capturesSteps});
   if (!executable)
     throw Error(path + ": " + executable.error().message());
   loading.reset();

@@ -517,8 +517,8 @@ void Job::execute() {
   runtime::Artefact artefact = compileForAll();
   compiling.reset();
   std::optional<runtime::TraceScope> loading(std::in_place, line, "load", "compile");
-  const auto executable =
-      orThrow(runtime::Executable::load(std::move(artefact), {compileOptions.threads, false, device}));
+  const auto executable = orThrow(runtime::Executable::load(
+      std::move(artefact), {.threads = compileOptions.threads, .device = device, .captures = flags.capturesSteps}));
   loading.reset();
   say("loaded for " + std::to_string(executable->threads()) + " threads");
   printSummary(llvm::errs());

@@ -41,6 +41,8 @@ struct ProgramOptions {
   bool deviceTensors = false;
   std::span<const LinkedKernel> linked = {}; ///< on a CPU: TargetCode::linked
   std::shared_ptr<Ranks> ranks = {};         ///< the processes of which this is one; null: it is alone
+  /// On a device that can record a step's launches: whether later steps are one launch of that record.
+  bool captures = true;
 };
 
 /// The outputs of one step on their way to the host.

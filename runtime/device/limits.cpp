@@ -32,12 +32,13 @@ Plan copyPlan(int64_t bytes) {
   return plan;
 }
 
-Plan productPlan(int64_t size, DType dtype) {
+Plan productPlan(int64_t size, DType dtype, bool tf32) {
   constexpr int64_t workspace = int64_t(32) << 20;
   Plan plan = planOf({{"a", dtype, {size, size}}, {"b", dtype, {size, size}}, {"c", dtype, {size, size}}}, workspace);
   GemmDesc desc;
   desc.m = desc.n = desc.k = size;
   desc.a = desc.b = desc.c = {.dtype = dtype, .rowStride = size};
+  desc.tf32 = tf32 && dtype == DType::f32;
   plan.instructions[0].call = MatmulCall{desc, 0, 1, 2, noBuffer, 3};
   return plan;
 }
@@ -110,9 +111,9 @@ double measureCopyRate(const std::shared_ptr<Device> &device) {
   return bestRate(device, int64_t{1} << 16, int64_t{1} << 28, copyPlan, [](double bytes) { return 2 * bytes; });
 }
 
-double measureProductRate(const std::shared_ptr<Device> &device, DType dtype) {
+double measureProductRate(const std::shared_ptr<Device> &device, DType dtype, bool tf32) {
   return bestRate(
-      device, 64, 4096, [&](int64_t size) { return productPlan(size, dtype); },
+      device, 64, 4096, [&](int64_t size) { return productPlan(size, dtype, tf32); },
       [](double size) { return 2 * size * size * size; });
 }
 

@@ -11,11 +11,11 @@ namespace tcc::runtime {
 
 /// Bytes read and written a second by copies of up to 256 MiB.
 double measureCopyRate(const std::shared_ptr<Device> &device);
-/// Operations a second of square matmuls of `dtype`, with up to 4096 rows.
-double measureProductRate(const std::shared_ptr<Device> &device, DType dtype);
-/// Both rates, for matmuls of f32 and of `dtype`; MachineLimits::threads is 0.
-inline MachineLimits measureLimits(const std::shared_ptr<Device> &device, DType dtype) {
-  return {0, measureProductRate(device, DType::f32), dtype == DType::f32 ? 0 : measureProductRate(device, dtype),
+/// Operations a second of square matmuls of `dtype`, with up to 4096 rows. `tf32`: those of f32 may be rounded to TF32.
+double measureProductRate(const std::shared_ptr<Device> &device, DType dtype, bool tf32 = false);
+/// Both rates, for matmuls of f32 (or TF32) and of `dtype`; MachineLimits::threads is 0.
+inline MachineLimits measureLimits(const std::shared_ptr<Device> &device, DType dtype, bool tf32 = false) {
+  return {0, measureProductRate(device, DType::f32, tf32), dtype == DType::f32 ? 0 : measureProductRate(device, dtype),
           measureCopyRate(device)};
 }
 

@@ -1,6 +1,7 @@
 // The command line, by running the built program: exit statuses, messages, what goes to stdout.
 #include "tests/frontend/run_tcc.h"
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 using namespace tcc::test;
@@ -76,6 +77,24 @@ TEST(Driver, PassesAndCodeAreVerifiedBesideTheInterpreter) {
   EXPECT_EQ(verified.out, runTcc(model("mlp") + " --shape=x:4x64 --run=reference").out);
 }
 
+TEST(Driver, OnlyMatmulsOfF32MayBeRoundedToTf32) {
+  const std::string graph = model("mlp") + " --shape=x:4x64 --no-cache -emit=json ";
+  const auto rounded = [&](const std::string &arguments) {
+    std::vector<bool> all;
+    const nlohmann::json plan = nlohmann::json::parse(runTcc(graph + arguments).out);
+    for (const nlohmann::json &instruction : plan["instructions"])
+      if (instruction["op"] == "matmul")
+        all.push_back(instruction["product"]["tf32"]);
+    EXPECT_FALSE(all.empty()) << arguments;
+    return std::ranges::count(all, true) == 0 ? "none" : std::ranges::count(all, false) == 0 ? "all" : "some";
+  };
+  EXPECT_STREQ(rounded("--target=cuda -march=sm_80 --dtype=tf32"), "all");
+  EXPECT_STREQ(rounded("--target=cuda -march=sm_80"), "none");
+  EXPECT_STREQ(rounded("--target=cuda -march=sm_80 --dtype=tf32 --dtype=bf16"), "none");
+  EXPECT_STREQ(rounded("--target=cuda -march=sm_75 --dtype=tf32"), "none") << "it has no TF32";
+  EXPECT_STREQ(rounded("--dtype=tf32"), "none");
+}
+
 TEST(Driver, ATypeThatGainsNothingIsSaidToGainNothing) {
   const std::string graph = model("mlp"), environment = "TCC_CPU=x86-64 XDG_CACHE_HOME='" + folder().string() + "'";
   for (const std::string type : {"bf16", "f16"}) {
@@ -92,6 +111,10 @@ TEST(Driver, ATypeThatGainsNothingIsSaidToGainNothing) {
   EXPECT_HAS(runTcc(graph + " -fsyntax-only --dtype=bf16 -march=x86-64-v3").err,
              "speed: cpu:x86-64-v3 has no instructions");
   EXPECT_EQ(runTcc(graph + " -fsyntax-only --dtype=bf16 --target=cuda -Werror").err, "");
+  EXPECT_HAS(runTcc(graph + " -fsyntax-only --dtype=tf32").err,
+             "--dtype=tf32 changes nothing: cpu has no TF32, its products are those of f32 [-Wslow-dtype]");
+  EXPECT_HAS(runTcc(graph + " -fsyntax-only --dtype=tf32 --target=cuda -march=sm_75").err, "cuda:sm_75 has no TF32");
+  EXPECT_EQ(runTcc(graph + " -fsyntax-only --dtype=tf32 --target=cuda -march=sm_80 -Werror").err, "");
   EXPECT_EQ(runTcc(graph + " -fsyntax-only --dtype=auto", environment).err,
             "tcc: --dtype=auto is f32, since cpu multiplies neither bf16 nor f16 faster\n");
 
@@ -118,7 +141,7 @@ TEST(Driver, UsageErrorsExitWith2) {
       {"-fno-simplfy " + path, "did you mean '-fno-simplify'"},
       {"-O7 " + path, "-O7"},
       {"--shape=x " + path, "NAME:16x256"},
-      {"--dtype=f64 " + path, "one of f32 bf16"},
+      {"--dtype=f64 " + path, "one of f32 tf32 bf16"},
       {"--shape=x:4xq " + path, "no number"},
       {"--run=soon " + path, "no number"},
       {"--target=tpu " + path, "unknown target 'tpu' (cpu or cuda)"},

@@ -142,6 +142,30 @@ TEST_F(TrainOnDevice, theFastestProductsAreThoseOfTheDevice) {
   EXPECT_EQ(messages().find("cuda"), std::string::npos) << messages();
 }
 
+TEST_F(TrainOnDevice, productsOfTf32AreRoundedAndNoStepHasTheCodeOfAnother) {
+  const std::string cached = "--steps=4 --cache-dir='" + folder.path("cache") + "' --dtype=";
+  ASSERT_EQ(run("f32", cached + "f32"), 0) << messages();
+  ASSERT_EQ(run("tf32", cached + "tf32"), 0) << messages();
+  EXPECT_EQ(messages().find("warning"), std::string::npos) << messages();
+  EXPECT_EQ(log("tf32").back()["dtype"], "tf32");
+  const std::vector<double> whole = losses("f32"), rounded = losses("tf32");
+  EXPECT_NE(rounded, whole);
+  ASSERT_EQ(rounded.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i)
+    EXPECT_NEAR(rounded[i], whole[i], 2e-3 * whole[i]) << i;
+}
+
+TEST_F(TrainOnDevice, stepsWithoutAGraphHaveTheSameBits) {
+  const auto captures = [&](const std::string &name) {
+    return Json::parse(readAll(folder.path(name)))["captures"].get<int>();
+  };
+  ASSERT_EQ(run("graph", "--steps=4", "TCC_CUDA_MACHINE_COUNTERS=with"), 0) << messages();
+  ASSERT_EQ(run("calls", "--steps=4 -fno-cuda-graph", "TCC_CUDA_MACHINE_COUNTERS=without"), 0) << messages();
+  // The measurement of the machine's limit is a program of its own, which is captured in both.
+  EXPECT_EQ(captures("with"), captures("without") + 1);
+  EXPECT_EQ(losses("calls"), losses("graph"));
+}
+
 TEST_F(TrainOnDevice, statesOfBf16AreRoundedByTheSameBits) {
   const std::string narrow = "--steps=8 --lr=1e-2 --params=bf16 ";
   ASSERT_EQ(run("cpu", narrow + "--device=cpu"), 0) << messages();

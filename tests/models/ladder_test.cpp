@@ -59,7 +59,7 @@ TEST(Ladder, RungsThatADeviceDoesNotHaveAreNamed) {
   TrainOptions options;
   options.batch = 6;
   for (const bool isFast : {false, true}) {
-    const std::vector<Rung> rungs = rungsOf(options, false, isFast);
+    const std::vector<Rung> rungs = rungsOf(options, {.gainsFromBf16 = isFast});
     std::set<std::vector<std::string>> different;
     for (const Rung &rung : rungs) {
       EXPECT_EQ(!rung.missing.empty(), rung.name == "one graph a step" || rung.name == "fast matmuls" ||
@@ -72,9 +72,28 @@ TEST(Ladder, RungsThatADeviceDoesNotHaveAreNamed) {
     EXPECT_EQ(std::ranges::count(last, "--batch=12"), 1);
   }
   options.loraRank = 2;
-  const std::vector<Rung> rungs = rungsOf(options, true, false);
+  const std::vector<Rung> rungs = rungsOf(options, {.isGpu = true});
   EXPECT_EQ(std::ranges::count(rungs.back().options, "--params=bf16"), 0);
   EXPECT_EQ(std::ranges::count_if(rungs, [](const Rung &rung) { return !rung.missing.empty(); }), 3);
+}
+
+TEST(Ladder, OnAGpuEveryRungHasASwitch) {
+  const std::vector<Rung> rungs = rungsOf({}, {.isGpu = true, .gainsFromBf16 = true, .hasTf32 = true});
+  std::set<std::vector<std::string>> different;
+  const Rung *fast = nullptr, *graph = nullptr;
+  for (const Rung &rung : rungs) {
+    EXPECT_EQ(rung.missing, "") << rung.name;
+    EXPECT_TRUE(different.insert(rung.options).second) << rung.name;
+    const auto has = [&](const char *option) { return std::ranges::count(rung.options, option) == 1; };
+    EXPECT_EQ(int(has("--dtype=f32")) + int(has("--dtype=tf32")) + int(has("--dtype=bf16")), 1) << rung.name;
+    fast = rung.name == "fast matmuls" ? &rung : fast;
+    graph = rung.name == "one graph a step" ? &rung : graph;
+    EXPECT_EQ(has("-fno-cuda-graph"), graph == nullptr) << rung.name; // steps are graphs from that rung on
+    EXPECT_EQ(has("--dtype=f32"), fast == nullptr) << rung.name;
+  }
+  ASSERT_TRUE(fast && graph);
+  EXPECT_EQ(std::ranges::count(fast->options, "--dtype=tf32"), 1);
+  EXPECT_EQ(graph->lossTolerance, 0) << "the same bits";
 }
 
 TEST(Ladder, IsClimbedWhole) {

@@ -284,7 +284,14 @@ TEST(Options, badValuesAreUsageErrors) {
   EXPECT_EQ(parsed({"--dtype=f16"}).products, runtime::DType::f16);
   EXPECT_TRUE(parsed({"--dtype=auto"}).chooseProducts);
   EXPECT_FALSE(parsed({"--dtype=auto", "--dtype=bf16"}).chooseProducts);
-  expectContains(usageError({"--dtype=f64"}), "unknown element type 'f64' of --dtype= (one of f32 bf16 f16 auto)");
+  expectContains(usageError({"--dtype=f64"}), "unknown element type 'f64' of --dtype= (one of f32 tf32 bf16 f16 auto)");
+  EXPECT_TRUE(parsed({"--dtype=tf32"}).tf32);
+  EXPECT_EQ(parsed({"--dtype=tf32"}).products, runtime::DType::f32);
+  EXPECT_EQ(parsed({"--dtype=tf32"}).productName(), "tf32");
+  EXPECT_FALSE(parsed({"--dtype=tf32", "--dtype=f32"}).tf32);
+  EXPECT_TRUE(parsed({}).capturesSteps);
+  EXPECT_FALSE(parsed({"-fno-cuda-graph"}).capturesSteps);
+  EXPECT_TRUE(parsed({"-fno-cuda-graph", "-fcuda-graph"}).capturesSteps);
   expectContains(usageError({"--thread=4"}), "did you mean `--threads`?");
   expectContains(usageError({"-fno-"}), "'-fno-' names no pass");
   expectContains(usageError({"--heads", "3"}), "width 128 is not a multiple of heads 3");

@@ -264,6 +264,7 @@ def check_training(browser, folder):
     browser.open((folder / "runs/index.html").as_uri())
     names = browser.texts("#pane > div:first-child p")
     check("which run is which", all(f"{folder / run}: training_step" in line for run, line in zip(("run", "other"), names)), names)
+    check("its command", "--seed=1" in names[0] and "--seed=2" in names[1], names)
     equal("curves over each other", browser.run("return document.querySelector('.curve').querySelectorAll('polyline').length"), 2)
     check("losses differ", "The losses are equal for 0 steps, then differ" in browser.text("#pane"), browser.text("#pane")[:900])
     equal("console", browser.problems(), [])

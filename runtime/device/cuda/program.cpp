@@ -352,7 +352,8 @@ void StepProgram::load(std::span<const std::string> code) {
                plan.instructions[i].call);
     naming(i, [&] { withRunner(*this, i, [&](auto &runner, const auto &call) { runner.prepare(*this, call); }); });
   }
-  captures = session->options.capture && issues(0, runners.size()) <= double(session->options.mostCaptured);
+  captures = options.captures && session->options.capture &&
+             issues(0, runners.size()) <= double(session->options.mostCaptured);
   if (!options.deviceTensors) {
     staging.emplace(session, plan.inputs);
     ring.emplace(session, plan.outputs);
