@@ -87,7 +87,7 @@ def shared_out(trainer, mpis, full, seed):
     sizes = ["--width", "36", "--heads", "3", "--vocab", "259"]
     narrow = ["--params", "bf16", "--dtype", "bf16"]
     kinds = [[*sizes, "--optimizer", "adafactor"], [*sizes, *narrow, "--optimizer", "muon"],
-             ["--lora", "4", "--seq", "16", "--init", base_folder(trainer, sizes)]]
+             ["--lora", "4", "--remat", "full", "--seq", "16", "--init", base_folder(trainer, sizes)]]
     if not full:
         del kinds[seed % 2]
     else:
