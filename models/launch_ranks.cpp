@@ -554,10 +554,11 @@ void leaveRun(const std::shared_ptr<runtime::Ranks> &ranks, int status) {
   ranks->finish();
 }
 
-int endRun(runtime::Ranks *ranks, const std::string &message, int status, bool isCommon) {
-  // The first one may be about to say the same, which ends this process; before that it may have a page to write.
-  if (ranks && ranks->rank() > 0)
-    std::this_thread::sleep_for(std::chrono::milliseconds(isCommon ? 10'000 : 500));
+int endRun(runtime::Ranks *ranks, const std::string &message, int status, FirstSays first) {
+  if (ranks && ranks->rank() > 0) // what the first one says ends this process
+    std::this_thread::sleep_for(std::chrono::milliseconds(first == FirstSays::theSame        ? 10'000
+                                                          : first == FirstSays::afterItsPage ? 3'000
+                                                                                             : 500));
   const std::string who = ranks && ranks->rank() > 0 ? fmt::format("rank {}: ", ranks->rank()) : "";
   std::fprintf(stderr, "error: %s%s\n", who.c_str(), message.c_str());
   std::fflush(stdout);

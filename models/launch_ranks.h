@@ -36,8 +36,11 @@ public:
 };
 /// The normal end, to which all ranks come with this exit status.
 void leaveRun(const std::shared_ptr<runtime::Ranks> &ranks, int status);
+/// What the first rank does where this one has an error: it may have the same one, and may write a page about it before
+/// it says so; or every rank is known to have it (CommonError).
+enum class FirstSays { maybeTheSame, afterItsPage, theSame };
 /// Prints an error and ends the run, also that of other ranks. If this process is alone, it gives the exit status. An
-/// error that every rank meets is printed by the first one. `isCommon`: every rank is known to have it (CommonError).
-int endRun(runtime::Ranks *ranks, const std::string &message, int status, bool isCommon = false);
+/// error that every rank meets is printed by the first one: others wait so long for it as `first` says.
+int endRun(runtime::Ranks *ranks, const std::string &message, int status, FirstSays first);
 
 } // namespace tcc::models

@@ -41,6 +41,7 @@ int run(int count, char **arguments) {
     return 2;
   }
   std::shared_ptr<tcc::runtime::Ranks> ranks;
+  const auto firstSays = parsed.options->reportFolder.empty() ? FirstSays::maybeTheSame : FirstSays::afterItsPage;
   try {
     checkCompilerFlags(*parsed.options);
     if (parsed.options->generateTokens > 0) {
@@ -61,8 +62,10 @@ int run(int count, char **arguments) {
       exportStep(*parsed.options);
       return 0;
     }
-    if (startsRanks(*parsed.options))
+    if (startsRanks(*parsed.options)) {
+      plannedOptions(*parsed.options); // what its ranks would all refuse is refused once, and before they start
       return startRanks(*parsed.options, {arguments + 1, arguments + count});
+    }
     ranks = joinRun();
     if (!ranks && parsed.options->fastReduce)
       std::fprintf(stderr,
@@ -71,13 +74,13 @@ int run(int count, char **arguments) {
     leaveRun(ranks, status);
     return status;
   } catch (const CommonError &error) {
-    return endRun(ranks.get(), error.what(), error.exitStatus(), true);
+    return endRun(ranks.get(), error.what(), error.exitStatus(), FirstSays::theSame);
   } catch (const tcc::Error &error) {
-    return endRun(ranks.get(), error.what(), error.exitStatus());
+    return endRun(ranks.get(), error.what(), error.exitStatus(), firstSays);
   } catch (const std::bad_alloc &) {
-    return endRun(ranks.get(), "out of memory; a smaller --batch or --seq needs less", 1);
+    return endRun(ranks.get(), "out of memory; a smaller --batch or --seq needs less", 1, firstSays);
   } catch (const std::exception &error) {
-    return endRun(ranks.get(), error.what(), 1);
+    return endRun(ranks.get(), error.what(), 1, firstSays);
   }
 }
 

@@ -7,9 +7,10 @@
 //   3. this pays where the sum is stored anyway: then the matmul's own result is neither written nor read. The sum is
 //      stored where a structured op or the caller reads it, where a further matmul adds it, and, if it has an addend,
 //      where a later kernel reads it too: one that waits for a matmul, or for a value of one element such as a norm. A
-//      sum with a bias alone is recomputed by each kernel that reads it, as before GELU and its gradient; there nothing
-//      would be saved. The addend costs what the model says, and a copy where it is read again and the target adds in
-//      place;
+//      sum that goes to other ranks counts as stored also where it is sent in pieces: one rank alone stores it, and
+//      its sum must have the same bits. A sum with a bias alone is recomputed by each kernel that reads it, as before
+//      GELU and its gradient; there nothing would be saved. The addend costs what the model says, and a copy where it
+//      is read again and the target adds in place;
 //   4. the matmul moves after what it adds.
 // A sum is rounded once, where product and sum were before: bits change where the product had 16 bits, as its sum has;
 // an f32 bias of a target that takes the result's type alone is rounded to it first. In f32 the order of the additions
@@ -208,6 +209,19 @@ private:
     return later && readers > 1;
   }
 
+  /// Whether a collective sends the value as it is, perhaps in pieces and beside others.
+  static bool isSent(Value value) {
+    SmallVector<Value> work{value};
+    while (!work.empty())
+      for (Operation *reader : work.pop_back_val().getUsers()) {
+        if (isa<CollectiveOpInterface>(reader))
+          return true;
+        if (isa<ReshapeOp, SliceOp, PadOp, ConcatOp, BroadcastOp>(reader))
+          work.push_back(reader->getResult(0));
+      }
+    return false;
+  }
+
   /// Whether the sum is in memory anyway, or will be: it is what a later matmul takes as its addend.
   bool isKept(const Epilogue &found, int depth = 0) const {
     constexpr int mostSums = 64;
@@ -215,7 +229,7 @@ private:
         found.element.isF32() ? inMemory.contains(found.sum) : llvm::any_of(found.sum.getUsers(), [&](Operation *cast) {
           return inMemory.contains(cast->getResult(0));
         });
-    if (isStored || (found.tensor && isReadLater(found.sum)))
+    if (isStored || (found.tensor && isReadLater(found.sum)) || isSent(found.sum))
       return true;
     Value at = found.sum;
     while (at.hasOneUse() && isa<CastOp, ReshapeOp>(*at.user_begin()))

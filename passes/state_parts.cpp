@@ -248,6 +248,8 @@ private:
   /// All but the sums over lanes, about whose uses is asked afterwards, and the rows of parameters.
   void eraseDead() {
     OpSet asked;
+    for (const auto &[whole, own] : known)
+      asked.insert(own.getDefiningOp());
     for (const auto &[state, own] : parameters.own)
       asked.insert(own.getDefiningOp());
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(updates.block)))

@@ -17,7 +17,7 @@ std::string lanesRefusal(int zero, int64_t lanes, int64_t ranks) {
 std::string deviceRefusal(int zero, bool sharesHostMemory) {
   if (zero < 3 || sharesHostMemory)
     return {};
-  return "--zero=3 is of CPUs; ranks on devices with memory of their own, such as GPUs, have 0 to 2";
+  return "--zero=3 works on CPUs alone; on devices with memory of their own, such as GPUs, --zero is 0, 1 or 2";
 }
 
 int lastStage(int64_t lanes, int64_t ranks, bool sharesHostMemory) {

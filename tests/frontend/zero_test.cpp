@@ -11,6 +11,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <iostream>
+#include <map>
 #include <tcc/tcc.h>
 
 using namespace tcc;
@@ -52,6 +53,17 @@ std::vector<Case> cases() {
           caseOf<optim::Lion>("lion in bf16", optim::LionSettings{}, DType::bf16),
           caseOf<optim::Adafactor>("adafactor in bf16", optim::AdafactorSettings{}, DType::bf16),
           caseOf<optim::Muon>("muon in bf16", optim::MuonSettings{}, DType::bf16)};
+}
+
+/// What is tried every day: each optimizer with one type of parameters, which `seed` draws; all with TCC_FULL=1.
+std::vector<Case> casesOf(int seed) {
+  std::vector<Case> drawn;
+  std::map<DType, int> places; // the optimizers that have both types stand in one order with each of them
+  for (const Case &each : cases())
+    if (std::getenv("TCC_FULL") || each.name == "sgd" ||
+        (each.parameters == DType::bf16) == ((seed + places[each.parameters]++) % 2 != 0))
+      drawn.push_back(each);
+  return drawn;
 }
 
 Case caseNamed(const std::string &name) {
@@ -194,7 +206,7 @@ TEST(Zero, HasTheBitsOfOneProcess) {
   const int seed = given ? std::atoi(given) : 1;
   std::cout << "seed " << seed << " (TCC_SEED)\n";
   int number = 0;
-  for (const Case &chosen : cases()) {
+  for (const Case &chosen : casesOf(seed)) {
     const Outcome one = train(chosen, quiet());
     for (const auto &[ranks, stage] : pairsOf(number++, seed)) {
       FunctionOptions options = quiet();

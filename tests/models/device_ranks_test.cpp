@@ -103,7 +103,7 @@ TEST_F(RanksOnDevices, haveTheBitsOfOneProcess) {
 TEST_F(RanksOnDevices, haveNoPartsOfParameters) {
   onRanks(2, [](const Host &host) {
     EXPECT_EQ(errorOf([&] { train(host, {.ranks = 2, .zero = 3}, "off"); }),
-              "--zero=3 is of CPUs; ranks on devices with memory of their own, such as GPUs, have 0 to 2 "
+              "--zero=3 works on CPUs alone; on devices with memory of their own, such as GPUs, --zero is 0, 1 or 2 "
               "(FunctionOptions::zero on cuda:" +
                   std::to_string(host->rank()) + " (Emulated H200))");
   });

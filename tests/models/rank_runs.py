@@ -82,6 +82,12 @@ class Trainer:
         return steps
 
 
+def stand_ins(machine):
+    """Variables by which a run takes stand-ins for a GPU's libraries, in the folder `machine`."""
+    libraries = {"TCC_CUDA_DRIVER": "cuda", "TCC_NVRTC": "nvrtc", "TCC_CUBLASLT": "cublaslt", "TCC_NCCL": "nccl"}
+    return {variable: os.path.join(machine, f"libtcc_machine_{name}.so") for variable, name in libraries.items()}
+
+
 def memory_folder():
     """Where files are not made durable: many small ones are written here."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -4,7 +4,6 @@
 #include "tests/runtime/thread_ranks.h"
 #include <functional>
 #include <gtest/gtest.h>
-#include <thread>
 
 namespace tcc::runtime {
 namespace {
@@ -115,38 +114,32 @@ TEST(Flights, RunOnACpuHoweverLateOrEarlyTheyEnd) {
   const ExecutableOptions modes[] = {{}, {.checked = true}, {.separate = true}};
   for (const test::Timing timing : {test::Timing::late, test::Timing::early, test::Timing::random})
     for (const ExecutableOptions &mode : modes) {
-      const auto run = std::make_shared<test::ThreadRun>(2);
-      std::vector<std::thread> threads;
-      for (int rank = 0; rank < 2; ++rank)
-        threads.emplace_back([&, rank] {
-          const auto ranks = std::make_shared<test::ThreadRanks>(run, rank, timing, 3);
-          Artefact artefact{{{"cpu", {}, flyingPlan(), {}}}, {}};
-          ExecutableOptions options = mode;
-          options.threads = 1;
-          options.ranks = ranks;
-          const auto executable = Executable::load(artefact, options);
-          ASSERT_TRUE(bool(executable)) << executable.error().message();
-          for (int step = 0; step < 3; ++step) {
-            alignas(64) int32_t x[16] = {}, out[16] = {}, kept[16] = {};
-            for (int i = 0; i < 4; ++i)
-              x[i] = 100 * step + 10 * rank + i;
-            const ConstTensorRef inputs[] = {{reinterpret_cast<const char *>(x), 16}};
-            const TensorRef outputs[] = {{reinterpret_cast<char *>(out), 32}},
-                            states[] = {{reinterpret_cast<char *>(kept), 32}};
-            const Error error = (*executable)->run(inputs, outputs, states);
-            ASSERT_FALSE(error) << error.message();
-            for (int i = 0; i < 8; ++i) {
-              EXPECT_EQ(out[i], 100 * step + 10 * (i / 4) + i % 4);
-              EXPECT_EQ(kept[i], out[i]);
-            }
+      test::onThreads(2, timing, 3, [&](const std::shared_ptr<test::ThreadRanks> &ranks) {
+        Artefact artefact{{{"cpu", {}, flyingPlan(), {}}}, {}};
+        ExecutableOptions options = mode;
+        options.threads = 1;
+        options.ranks = ranks;
+        const auto executable = Executable::load(artefact, options);
+        ASSERT_TRUE(bool(executable)) << executable.error().message();
+        for (int step = 0; step < 3; ++step) {
+          alignas(64) int32_t x[16] = {}, out[16] = {}, kept[16] = {};
+          for (int i = 0; i < 4; ++i)
+            x[i] = 100 * step + 10 * static_cast<int>(ranks->rank()) + i;
+          const ConstTensorRef inputs[] = {{reinterpret_cast<const char *>(x), 16}};
+          const TensorRef outputs[] = {{reinterpret_cast<char *>(out), 32}},
+                          states[] = {{reinterpret_cast<char *>(kept), 32}};
+          const Error error = (*executable)->run(inputs, outputs, states);
+          ASSERT_FALSE(error) << error.message();
+          for (int i = 0; i < 8; ++i) {
+            EXPECT_EQ(out[i], 100 * step + 10 * (i / 4) + i % 4);
+            EXPECT_EQ(kept[i], out[i]);
           }
-          EXPECT_EQ(ranks->started, 6);
-          if (timing == test::Timing::late) {
-            EXPECT_EQ(ranks->mostInFlight, 2);
-          }
-        });
-      for (std::thread &thread : threads)
-        thread.join();
+        }
+        EXPECT_EQ(ranks->started, 6);
+        if (timing == test::Timing::late) {
+          EXPECT_EQ(ranks->mostInFlight, 2);
+        }
+      });
     }
 }
 

@@ -272,15 +272,19 @@ TEST(NcclFaults, comeToAllRanksWhenTheyJoin) {
   joinErrors([](int64_t) { setenv("TCC_CUDA_MACHINE_FAIL", "ncclCommInitRankConfig:1:3", 1); }, -1,
              "joining the ranks of rank ");
   joinErrors([](int64_t) {}, /*ordinal=*/0, "Duplicate GPU detected");
-  joinErrors([](int64_t) { setenv("TCC_NCCL_MACHINE", "stuck=1", 1); }, -1,
-             "has been in progress for 2 s, which is the limit (TCC_NCCL_LIMIT)");
+  joinErrors(
+      [](int64_t) {
+        setenv("TCC_NCCL_MACHINE", "stuck=1", 1);
+        setenv("TCC_NCCL_LIMIT", "1", 1);
+      },
+      -1, "has been in progress for 1 s, which is the limit (TCC_NCCL_LIMIT)");
 }
 
 /// What a step says on each rank, by a fault that `words` plant: texts of TCC_NCCL_MACHINE, or calls that fail.
 void expectStepError(const std::string &words, const std::string &failing, const std::string &expected) {
   onRanks(2, [&](const Host &host) {
     useStandIns("late", words);
-    setenv("TCC_NCCL_LIMIT", "2", 1);
+    setenv("TCC_NCCL_LIMIT", words.starts_with("stuck") ? "1" : "2", 1);
     setenv("TCC_CUDA_MACHINE_FAIL", failing.c_str(), 1);
     Gpu gpu(host);
     ASSERT_EQ(gpu.error, "");
@@ -301,7 +305,7 @@ TEST(NcclFaults, endAStepWithOneError) {
   expectStepError("", "ncclAllGather:2:3", "all_gather of rank ");
   expectStepError("", "ncclGroupStart:2:1", "failed: NCCL status 1 (unhandled cuda error)");
   expectStepError("", "ncclGroupEnd:2:5", "failed: NCCL status 5 (invalid usage)");
-  expectStepError("stuck=3", "", "has been in progress for 2 s");
+  expectStepError("stuck=3", "", "has been in progress for 1 s");
   // An error that no call tells, while the device waits: the watcher lets it go.
   expectStepError("hang=2,broken=1", "", "(remote process exited or there was a network error)");
 }
