@@ -1,5 +1,8 @@
 // The backward function. A unit is a key head, whose dK and dV are summed over its group's queries in one order:
-//   1. for each head and block of queries: queries and dOut are packed, each query's delta = dOut · out is summed;
+//   1. for each head and block of queries: queries and dOut are packed, each query's delta = dOut · out is summed, in
+//   the
+//      order in which a dP is: where a query gives one key all its weight, out is that key's value, and dP - delta is
+//      exactly 0 then, as the gradient is;
 //   2. for each block of keys that one of them sees: scores and dP, P = exp(scores - lse), dS = P · (dP - delta), both
 //      rounded. Dropout sets dP, and the P that dV reads, to 0 for a pair that it drops, and multiplies them by
 //      keepScale for any other. Then dV += Pᵀ·dOut and dK += dSᵀ·q in the worker's memory, dQ += dS·k in that of the
@@ -22,6 +25,7 @@ private:
 
   void runUnit(Value unit) override;
   void runQueries(AttentionBlock block);
+  void sumDeltas(const AttentionBlock &block);
   void addKeys(const AttentionBlock &block);
   void differentiate(const AttentionBlock &block, Value lane);
   void addToKeys(const AttentionBlock &block, Value weights, Value rows, Value sums);
@@ -61,7 +65,7 @@ void Backward::runQueries(AttentionBlock block) {
   t.packColumns(queryRows(dOut, block), place(blocks.dOutColumns));
   t.packRowPairs(queryRows(q, block), place(blocks.queryPairs));
   t.packRowPairs(queryRows(dOut, block), place(blocks.dOutPairs));
-  sumProducts(block, queryRows(out, block), queryRows(dOut, block), place(blocks.total)); // deltas
+  sumDeltas(block);
   loadLogarithms(block, lse, {}, place(blocks.top));
   t.fill(place(blocks.sums), blocks.width * queries, 0);
   forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
@@ -70,6 +74,19 @@ void Backward::runQueries(AttentionBlock block) {
   t.storeColumns(place(blocks.sums), place(blocks.top),
                  rowsOfResult(dQ, number(Number::queries), number(Number::heads), block.batch, block.head,
                               block.firstQuery, block.queryCount));
+}
+
+/// Each query's dOut · out. The place of dQ's sums, which do not begin yet, holds the columns of out.
+void Backward::sumDeltas(const AttentionBlock &block) {
+  t.packColumns(queryRows(out, block), place(blocks.sums));
+  t.forEach(b.i64(0), block.queryCount, blocks.lanes, [&](Value lane) {
+    Value sum = b.loop(b.i64(0), b.i64(blocks.steps), 1, t.floats(0), [&](Value step, ValueRange carried) {
+      Value word = b.add(b.mul(step, queries), lane);
+      Value x = t.loadWords(t.at(place(blocks.sums), word)), y = t.loadWords(t.at(place(blocks.dOutColumns), word));
+      return SmallVector<Value>{t.multiplyAdd(x, y, carried[0])};
+    })[0];
+    t.storeWords(sum, t.at(place(blocks.total), lane));
+  });
 }
 
 void Backward::addKeys(const AttentionBlock &block) {

@@ -84,6 +84,8 @@ public:
   /// [first, last) of `count`.
   void forVectors(mlir::Value first, mlir::Value last, int64_t count,
                   llvm::function_ref<void(mlir::Value, unsigned)> body);
+  /// sum + x · y for each word, of which each has perWord elements.
+  mlir::Value multiplyAdd(mlir::Value x, mlir::Value y, mlir::Value sum);
   /// A tile of blocks.rows rows and `vectors` vectors.
   void product(const TileProduct &tile, unsigned vectors);
 
@@ -105,7 +107,6 @@ public:
 private:
   void storeRow(mlir::Value value, mlir::Value row, mlir::Value firstElement, int64_t elementsThere);
   mlir::Value narrowed(mlir::Value x, mlir::Value y);
-  mlir::Value multiplyAdd(mlir::Value x, mlir::Value y, mlir::Value sum);
 };
 
 } // namespace tcc::cpu

@@ -397,6 +397,30 @@ TEST_P(Attention, earlierBlocksDoNotSeeLaterKeys) {
   }
 }
 
+// Where a query sees one key, out is that key's value and dP is dOut · out, whatever both are: dP - delta is exactly 0
+// if both are summed in one order. Their rounding would be dQ's whole error, and the largest one of a first query.
+TEST(AttentionGradient, isZeroForAQueryOfOneKey) {
+  std::vector<cpu::Target> targets = {{}, {"x86-64", "", 0}};
+  if (!runtime::requireCpuFeatures("avx2,fma"))
+    targets.push_back({"x86-64-v3", "", 0});
+  if (!runtime::requireCpuFeatures("avx512bf16"))
+    targets.push_back({"native", "-amx-bf16,-amx-tile,-amx-int8", 0});
+  for (const cpu::Target &target : targets) {
+    for (int64_t width : {8, 33, 64, 80}) {
+      SCOPED_TRACE("CPU " + target.cpu + target.features + ", width " + std::to_string(width));
+      Sizes sizes{.queries = 70, .keys = 70, .heads = 2, .keyHeads = 2, .width = width, .mask = "diagonal 0 window 1"};
+      Graphs graph(sizes);
+      CheckOptions options;
+      options.target = target;
+      std::optional<std::vector<RefTensor>> results = graph.run(options);
+      ASSERT_TRUE(results) << graph.error;
+      EXPECT_GT(llvm::count_if((*results)[4].data, [](double x) { return x != 0; }), 0) << "dV";
+      for (int result : {2, 3})
+        EXPECT_TRUE(llvm::all_of((*results)[result].data, [](double x) { return x == 0; })) << "result " << result;
+    }
+  }
+}
+
 //===- planted faults ------------------------------------------------------------------------------------------===//
 
 /// Whether the results are still taken for right where a number that both calls read is another one.
