@@ -11,7 +11,8 @@
 //   5. with `borders`, only every √-th border is kept at first, and then 3 is done for the copies.
 // A copy has the same bits: it is the same op on the same bits, and a kernel gets fewer results only where none of
 // those left has a sum in it. Row statistics, and all that is as small, stay kept. Ops with bodies, custom ops and
-// collectives, to which all ranks come in one order, are never copied. The copies of an op stand in no kernel of another: fusion has been done.
+// collectives, to which all ranks come in one order, are never copied. The copies of an op stand in no kernel of
+// another: fusion has been done.
 #include "ir/analyze_kernel.h"
 #include "ir/names.h"
 #include "ir/tensor_bytes.h"
