@@ -167,6 +167,8 @@ def check_one(browser, folder):
     graph.write_text(ONE)
     tcc(graph, f"--report={folder / 'one'}", "-emit=fused")
     check_page(browser, folder / "one/index.html", graph)
+    pane(browser, "memory")
+    check("an empty arena is said in words", "Nothing is held here." in browser.text("#pane"), browser.text("#pane"))
     pane(browser, "graph")
     check("untrusted names are text", "<img" in browser.text("#tree") and browser.count("#pane img") == 0, browser.text("#tree"))
 

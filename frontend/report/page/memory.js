@@ -47,6 +47,8 @@ function showMemory(of, place, params) {
   const sumOf = rows => rows.reduce((all, row) => all + row.bytes, 0) || 1;
   const list = (title, rows, linked) => {
     const sum = sumOf(rows);
+    if (rows.length === 0)
+      return [make("h2", {}, title), make("p", {}, "Nothing is held here.")];
     return [make("h2", {}, title), table([{ title: "bytes", number: true, cell: row => bytesText(row.bytes), key: row => row.bytes },
       { title: "", cell: row => meter(row.bytes / sum) }, { title: "what", wide: true, cell: row => [linked ? sourceLink(row.key) : breakable(row.key), row.count > 1 ? make("span", { class: "soft" }, ` ×${row.count}`) : null], key: row => row.key },
       { title: "", wide: true, cell: row => splitPlace(row.note) ? sourceLink(row.note) : row.note }], rows.slice(0, 60))];
