@@ -8,7 +8,11 @@
 #include "runtime/profile_report.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
+
+#include <atomic>
+#include <thread>
 
 using namespace mlir;
 
@@ -18,6 +22,7 @@ namespace {
 constexpr int64_t mostTextBytes = int64_t{24} << 20; // of the IR after all passes together
 constexpr size_t mostSourceBytes = 1 << 20;          // of a file that places point into
 constexpr size_t mostSources = 64;
+constexpr size_t kernelsOfPart = 4; // whose assembly is made together; fixed, so that pages of two machines compare
 
 namespace json = llvm::json;
 
@@ -139,6 +144,35 @@ json::Object compileJson(const CompileSession &session, const runtime::Plan &pla
                       {"cache", textValue(report.cache)}};
 }
 
+/// The kernels as `shown`. Their machine code takes longer than the rest of the page, so that parts of `size` kernels
+/// are made on several threads; 0: all in one part.
+runtime::Expected<std::vector<std::string>> emitInParts(const CompileSession &session, StringRef shown, size_t size) {
+  const ArrayRef<KernelSource> kernels = session.report().kernels;
+  if (size == 0 || kernels.size() <= size)
+    return session.target().emitAs(shown, kernels);
+  const size_t count = llvm::divideCeil(kernels.size(), size);
+  std::vector<runtime::Expected<std::vector<std::string>>> parts(count, std::vector<std::string>());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < count; i = next++)
+      parts[i] = session.target().emitAs(shown, kernels.slice(i * size, std::min(size, kernels.size() - i * size)));
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < std::min<size_t>(count, std::thread::hardware_concurrency()); ++i)
+    others.emplace_back(work);
+  work();
+  for (std::thread &other : others)
+    other.join();
+  std::string text;
+  for (const auto &part : parts) {
+    if (!part)
+      return part.error();
+    for (const std::string &module : *part)
+      text += module;
+  }
+  return std::vector<std::string>{std::move(text)};
+}
+
 } // namespace
 
 Report::Report(std::string title, std::vector<std::string> command)
@@ -249,7 +283,7 @@ runtime::Error Report::addCode(const CompileSession &session) {
     return {};
   const StringRef shown = kind->hasDevices() ? kind->emissions().front().name : kind->assembly();
   const KernelEmission *form = llvm::find_if(kind->emissions(), [&](const auto &each) { return each.name == shown; });
-  auto modules = session.target().emitAs(shown, session.report().kernels);
+  auto modules = emitInParts(session, shown, kind->hasDevices() ? 0 : kernelsOfPart);
   if (!modules)
     return modules.error();
   const std::string text = kind->shown(*form, EmittedCode{target.split(':').second.str(), std::move(*modules)});

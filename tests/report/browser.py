@@ -29,6 +29,9 @@ class Browser:
             "browserName": "chrome", "goog:chromeOptions": {"binary": shutil.which("chromium"), "args": arguments},
             "goog:loggingPrefs": {"browser": "ALL"}}}})
         self.session = f"/session/{session['sessionId']}"
+        self.resize(width, height)
+
+    def resize(self, width, height):
         self.send("/goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride",
                   params={"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
 

@@ -125,6 +125,8 @@ def check_train_step(browser, folder):
     equal("measured steps", profile["steps"], 5)
     equal("measured instructions", sum(row["calls"] for row in profile["rows"]), len(plan["instructions"]))
     check("times add up", abs(sum(part["ms"] for part in profile["where"]) - profile["step_ms"]) < 1e-6 * profile["step_ms"] + 1e-9, profile)
+    check("code of each kernel", browser.run("return report().kernels.length > 4 && report().kernels.every(kernel => codeOf(report(), kernel.symbol))"),
+          browser.run("return report().kernels.filter(kernel => !codeOf(report(), kernel.symbol)).map(kernel => kernel.symbol)"))
     browser.click(".advice a[href^='#kernels']")
     browser.wait("return document.getElementById('pane').className === 'kernels'")
     browser.click("#kernel dd a[href='#']")
@@ -168,7 +170,7 @@ def check_one(browser, folder):
     tcc(graph, f"--report={folder / 'one'}", "-emit=fused")
     check_page(browser, folder / "one/index.html", graph)
     pane(browser, "memory")
-    check("an empty arena is said in words", "Nothing is held here." in browser.text("#pane"), browser.text("#pane"))
+    check("an empty arena is said", "It holds nothing." in browser.text("#pane"), browser.text("#pane"))
     pane(browser, "graph")
     check("untrusted names are text", "<img" in browser.text("#tree") and browser.count("#pane img") == 0, browser.text("#tree"))
 
@@ -246,6 +248,21 @@ def train(folder, *arguments, environment=None):
                            *map(str, arguments)], capture_output=True, text=True, env={**os.environ, **(environment or {})})
 
 
+def check_narrow(browser):
+    """The open page at 400 px: nothing is wider than it, pictures are not scaled down, the head has its button beside the title."""
+    browser.resize(400, 860)
+    for name in browser.run("return [...document.querySelectorAll('nav button')].map(tab => tab.dataset.pane)"):
+        pane(browser, name)
+        equal(f"wider than the page: {name}", browser.run("const pane = document.getElementById('pane'); return Math.max("
+              "document.documentElement.scrollWidth - innerWidth, pane.scrollWidth - pane.clientWidth)"), 0)
+        scales = browser.run("return [...document.querySelectorAll('#roofline svg, #arena, .curve svg')]"
+                             ".map(svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)")
+        check(f"small text: {name}", all(scale > .9 for scale in scales) and (scales or name not in ("kernels", "memory", "run")), scales)
+    check("the head", browser.run("const [button, title] = ['theme', 'title'].map(id => document.getElementById(id).getBoundingClientRect());"
+                                  "return button.top < title.bottom && button.left > title.left"))
+    browser.resize(1280, 900)
+
+
 def check_training(browser, folder):
     """A run's page has its log, its measured steps and the line of the model's code; --compare lays two runs over each other."""
     for name, seed in (("run", 1), ("other", 2)):
@@ -256,12 +273,16 @@ def check_training(browser, folder):
     browser.open((folder / "run/index.html").as_uri())
     pane(browser, "run")
     equal("the log", browser.run("return report().training"), logged)
+    labels = browser.run("return [...document.querySelectorAll('.curve svg text')].map(text => text.textContent)")
+    lowest = min(float(text) for text in labels if re.fullmatch(r"-?[\d.]+(e-?\d+)?", text))
+    check("no axis of what is never negative goes below 0", lowest >= 0, lowest)
     check("steps", any(each.startswith("6\n") for each in browser.texts("#run .card")), browser.texts("#run .card"))
     equal("measured steps", browser.run("return report().profile.steps"), 5)
     check("held-out losses", "Held-out loss" in browser.texts("#pane h2"), browser.texts("#pane h2"))
     check("sources are those of the program", any("gpt2.cpp" in name for name in browser.run("return Object.keys(report().sources)")))
     pane(browser, "graph")
     check("layers", any(line.startswith("h.0") for line in browser.texts("#tree .line span")), browser.texts("#tree .line"))
+    check_narrow(browser)
     tcc("--compare", folder / "run", folder / "other", f"--report={folder / 'runs'}")
     browser.open((folder / "runs/index.html").as_uri())
     names = browser.texts("#pane > div:first-child p")

@@ -105,16 +105,22 @@ function stack(parts, text) {
   return [bar, legend];
 }
 
+/// How wide a picture is drawn, so that its text has the size of the page's: the pane's width, at most `most`.
+function roomFor(most) {
+  return Math.max(300, Math.min(most, document.getElementById("pane").clientWidth - 28));
+}
+
 function meter(share) {
   return make("div", { class: "meter" }, make("i", { style: `width:${Math.min(100, 100 * share).toFixed(1)}%` }));
 }
 
-/// A table that sorts by its heads. Columns: {title, number?, cell(row), key?(row)}; rows are chosen by `choose(row)`.
+/// A table that sorts by its heads. Columns: {title, number?, wide?, bar?, cell(row), key?(row)}, where narrow pages leave
+/// out bars. Rows are chosen by `choose(row)`.
 function table(columns, rows, choose, chosen) {
   let order = null, down = true;
   const body = make("tbody");
   const heads = columns.map((column, i) => {
-    const head = make("th", { class: (column.number ? "n " : "") + (column.key ? "sort" : ""), scope: "col" }, column.title);
+    const head = make("th", { class: (column.number ? "n " : "") + (column.bar ? "bar " : "") + (column.key ? "sort" : ""), scope: "col" }, column.title);
     return column.key ? pressable(head, () => {
       down = order === i ? !down : true;
       order = i;
@@ -130,7 +136,7 @@ function table(columns, rows, choose, chosen) {
     heads.forEach((head, i) => head.setAttribute("aria-sort", order === i ? (down ? "descending" : "ascending") : "none"));
     body.replaceChildren(...list.map(row => {
       const line = make("tr", { class: (choose ? "row" : "") + (chosen && chosen(row) ? " chosen" : "") },
-        columns.map(column => make("td", { class: (column.number ? "n" : "") + (column.wide ? " wide" : "") }, column.cell(row))));
+        columns.map(column => make("td", { class: (column.number ? "n" : "") + (column.wide ? " wide" : "") + (column.bar ? " bar" : "") }, column.cell(row))));
       return choose ? pressable(line, event => {
         for (const other of body.children) other.classList.toggle("chosen", other === line);
         choose(row, event);

@@ -7,6 +7,7 @@ function showBreaks(of, place) {
     place.append(make("h2", {}, "Cache of compiled steps"), make("div", { class: "advice" },
       make("b", { class: head === "hit" ? "good" : "" }, head), rest.length ? ": " + rest.join(": ") : ""));
   }
+  else place.append(make("h2", {}, "Cache of compiled steps"), make("p", {}, "It was not asked."));
   const breaks = of.breaks;
   place.append(make("h2", {}, "Graph breaks"));
   if (!breaks || !breaks.breaks.length) place.append(make("p", { id: "breaks" }, "No value is asked for in the middle of the step."));

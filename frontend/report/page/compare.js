@@ -13,7 +13,10 @@ function ratioCell(row) {
   const [first, last] = [row.values[0], row.values[row.values.length - 1]];
   if (!known(first) || !known(last)) return "–";
   if (first === last) return make("span", { class: "soft" }, "equal");
-  return first ? "×" + digits(last / first, 3) : "–";
+  // What differs is never shown as 1.
+  if (!first) return "–";
+  const texts = [3, 5, 7, 9].map(count => digits(last / first, count));
+  return "×" + (texts.find(text => Number(text) !== 1) || texts[0]);
 }
 
 function compareTable(rows, what, text) {

@@ -19,7 +19,7 @@ function codeOf(of, symbol) {
 function roofline(of, rows, choose) {
   const limits = of.limits;
   if (!limits || !limits.product_flops || !limits.bytes_per_second) return null;
-  const width = 640, height = 260, left = 60, bottom = 34, top = 12, right = 14;
+  const width = roomFor(640), height = 260, left = 60, bottom = 34, top = 12, right = 14;
   const points = rows.filter(row => row.flops > 0 && row.bytes > 0 && row.time > 0)
     .map(row => ({ row, x: row.flops / row.bytes, y: row.flops / row.time * 1e3 }));
   if (!points.length) return null;
@@ -33,13 +33,14 @@ function roofline(of, rows, choose) {
   const ridge = peak / limits.bytes_per_second, start = Math.max(x0, y0 / limits.bytes_per_second);
   const parts = [make("line", { class: "axis", x1: left, y1: height - bottom, x2: width - right, y2: height - bottom }),
     make("line", { class: "axis", x1: left, y1: top, x2: left, y2: height - bottom }),
-    roofs.map(([rate, type]) => [make("polyline", { points: `${px(start)},${py(start * limits.bytes_per_second)} ${px(rate / limits.bytes_per_second)},${py(rate)} ${px(x1)},${py(rate)}`,
-      fill: "none", stroke: "var(--accent)", "stroke-width": 2 }),
-      make("text", { x: roofs.length > 1 ? width - right : px(ridge), y: py(rate) - 8, "text-anchor": roofs.length > 1 ? "end" : "middle", class: "soft" },
-        rateText(rate, "FLOP/s") + (roofs.length > 1 ? " in " + type : ""))]).flat(),
-    make("text", { x: px(Math.sqrt(start * ridge)) - 10, y: py(Math.sqrt(start * ridge) * limits.bytes_per_second) - 8, "text-anchor": "end", class: "soft" },
-      rateText(limits.bytes_per_second, "B/s")),
+    roofs.map(([rate]) => make("polyline", { points: `${px(start)},${py(start * limits.bytes_per_second)} ${px(rate / limits.bytes_per_second)},${py(rate)} ${px(x1)},${py(rate)}`,
+      fill: "none", stroke: "var(--accent)", "stroke-width": 2 })),
     make("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle", class: "soft" }, "FLOP a byte")];
+  // The roofs' names are drawn over the points, which lie close to the roofs.
+  const names = [...roofs.map(([rate, type]) => make("text", { x: roofs.length > 1 ? width - right : px(ridge), y: py(rate) - 8,
+    "text-anchor": roofs.length > 1 ? "end" : "middle", class: "soft halo" }, rateText(rate, "FLOP/s") + (roofs.length > 1 ? " in " + type : ""))),
+    make("text", { x: px(Math.sqrt(start * ridge)) - 10, y: py(Math.sqrt(start * ridge) * limits.bytes_per_second) - 8, "text-anchor": "end", class: "soft halo" },
+      rateText(limits.bytes_per_second, "B/s"))];
   for (let power = Math.ceil(Math.log10(x0)); power <= Math.floor(Math.log10(x1)); ++power)
     parts.push(make("text", { x: px(10 ** power), y: height - bottom + 14, "text-anchor": "middle", class: "soft" }, String(10 ** power)));
   for (let power = Math.ceil(Math.log10(y0)); power <= Math.floor(Math.log10(y1)); ++power)
@@ -49,7 +50,7 @@ function roofline(of, rows, choose) {
     parts.push(pressable(tipped(make("circle", { cx: px(point.x), cy: py(point.y), r: 3 + 9 * Math.sqrt(point.row.time / most),
       fill: `var(--${colourOfRow(point.row)})`, stroke: "var(--ink)", "stroke-opacity": .5, role: "button", "aria-label": point.row.label }),
     `${point.row.label}\n${digits(point.x, 2)} FLOP a byte, ${rateText(point.y, "FLOP/s")}`), () => choose(point.row)));
-  return make("div", { class: "canvas", id: "roofline" }, make("svg", { viewBox: `0 0 ${width} ${height}`, style: `width:100%;max-width:${width}px` }, parts));
+  return make("div", { class: "canvas", id: "roofline" }, make("svg", { viewBox: `0 0 ${width} ${height}`, style: `width:100%;max-width:${width}px` }, parts, names));
 }
 
 function colourOfRow(row) {
@@ -103,7 +104,7 @@ function kernelDetail(of, row) {
     measured: row.measured !== null ? `${msText(row.measured)} a step` : null,
     "share of the limit": row.measured && row.least ? percent(row.least / row.measured) : null,
     "iteration space": kernel && kernel.space ? kernel.space.join(" × ") + ", " + counted(kernel.stages, "pass").replace("passs", "passes") : null,
-    "threads take": first && known(first.granularity) ? `${first.granularity} items at a time, of ${first.segments.reduce((all, segment) => all + segment.extent, 0)}` +
+    "threads take": first && known(first.granularity) ? `${counted(first.granularity, "item")} at a time, of ${first.segments.reduce((all, segment) => all + segment.extent, 0)}` +
       (first.segments.length > 1 ? ` in ${first.segments.length} sets of tensors` : "") : null,
     launch: first && plan ? launchText(of, first, plan.symbol) : null,
     registers: plan ? useText(of, plan.symbol) : null,
@@ -136,10 +137,11 @@ function showKernels(of, place, params) {
   const sorted = [...rows].sort((x, y) => (timed ? y.time - x.time : y.bytes - x.bytes));
   const chosen = rows[params.row] || sorted[0];
   const choose = row => right.replaceChildren(kernelDetail(of, row));
+  const unit = rows.some(row => row.time >= 0.1) ? "ms" : "µs", timeCell = time => time ? time < 0.01 ? digits(time, 2) : time.toFixed(3) : "–";
   const list = table([
     { title: "what", wide: true, cell: row => [make("span", { class: "dot", style: `display:inline-block;margin-right:6px;background:var(--${colourOfRow(row)})` }),
       breakable(row.label), row.calls > 1 ? make("span", { class: "soft" }, ` ×${row.calls}`) : null], key: row => row.label },
-    { title: ran ? "ms" : "least ms", number: true, cell: row => row.time ? row.time < 0.01 ? digits(row.time, 2) : row.time.toFixed(3) : "–", key: row => row.time },
+    { title: (ran ? "" : "least ") + unit, number: true, cell: row => timeCell(row.time * (unit === "ms" ? 1 : 1000)), key: row => row.time },
     { title: "share", number: true, cell: row => timed ? percent(row.time / sum) : percent(row.bytes / rows.reduce((all, each) => all + each.bytes, 1)), key: row => row.time },
     of.uses && Object.keys(of.uses.kernels).length ? { title: "registers", number: true, cell: row => [...new Set(registersOf(of, row) || [""])].join("–") || "–",
       key: row => (registersOf(of, row) || [0, 0])[1] } : null,

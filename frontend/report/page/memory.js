@@ -16,7 +16,7 @@ function showMemory(of, place, params) {
   const values = memory.arena, steps = memory.fullest ? memory.fullest.instructions : 1;
   const detail = make("div", { id: "value" });
   if (values.length) {
-    const width = 1100, height = 420, left = 64, bottom = 26, px = step => left + step / steps * (width - left - 8);
+    const width = roomFor(1100), height = 420, left = 64, bottom = 26, px = step => left + step / steps * (width - left - 8);
     const py = offset => 8 + (1 - offset / memory.arena_bytes) * (height - bottom - 8);
     const rects = values.map((value, i) => {
       const rect = make("rect", { class: "value", x: px(value.first), y: py(value.offset + value.bytes), width: Math.max(.7, px(value.last + 1) - px(value.first)),
@@ -32,9 +32,9 @@ function showMemory(of, place, params) {
     const x = px(memory.fullest.instruction + .5);
     const axis = [0, .25, .5, .75, 1].map(share => [make("line", { class: "axis", x1: left, x2: width - 8, y1: py(share * memory.arena_bytes), y2: py(share * memory.arena_bytes) }),
       make("text", { x: left - 6, y: py(share * memory.arena_bytes) + 4, "text-anchor": "end", class: "soft" }, bytesText(share * memory.arena_bytes))]);
-    const drawing = make("svg", { id: "arena", viewBox: `0 0 ${width} ${height}`, style: "width:100%;min-width:640px", role: "img",
+    const drawing = make("svg", { id: "arena", viewBox: `0 0 ${width} ${height}`, style: "width:100%", role: "img",
       "aria-label": "the arena over the step" }, axis, rects, make("line", { x1: x, x2: x, y1: 4, y2: height - bottom, stroke: "var(--bad)", "stroke-dasharray": "4 3" }),
-      make("text", { x: x > width / 2 ? x - 5 : x + 5, y: 16, "text-anchor": x > width / 2 ? "end" : "start" }, "fullest"),
+      make("text", { x: x > width / 2 ? x - 5 : x + 5, y: 16, "text-anchor": x > width / 2 ? "end" : "start", class: "halo" }, "fullest"),
       make("text", { x: width / 2, y: height - 6, "text-anchor": "middle", class: "soft" }, `instructions 1 to ${steps}`));
     place.append(make("h2", {}, "The arena over the step"), make("div", { class: "legend" }, [["value", "activations and their gradients"], ["update", "what updates wait for"], ["scratch", "scratch"]]
       .map(([kind, text]) => make("span", {}, make("i", { style: `background:var(--${kind})` }), text))), make("div", { class: "canvas" }, drawing), detail);
@@ -46,11 +46,10 @@ function showMemory(of, place, params) {
   }
   const sumOf = rows => rows.reduce((all, row) => all + row.bytes, 0) || 1;
   const list = (title, rows, linked) => {
+    if (!rows.length) return [make("h2", {}, title), make("p", {}, "It holds nothing.")];
     const sum = sumOf(rows);
-    if (rows.length === 0)
-      return [make("h2", {}, title), make("p", {}, "Nothing is held here.")];
     return [make("h2", {}, title), table([{ title: "bytes", number: true, cell: row => bytesText(row.bytes), key: row => row.bytes },
-      { title: "", cell: row => meter(row.bytes / sum) }, { title: "what", wide: true, cell: row => [linked ? sourceLink(row.key) : breakable(row.key), row.count > 1 ? make("span", { class: "soft" }, ` ×${row.count}`) : null], key: row => row.key },
+      { title: "", bar: true, cell: row => meter(row.bytes / sum) }, { title: "what", wide: true, cell: row => [linked ? sourceLink(row.key) : breakable(row.key), row.count > 1 ? make("span", { class: "soft" }, ` ×${row.count}`) : null], key: row => row.key },
       { title: "", wide: true, cell: row => splitPlace(row.note) ? sourceLink(row.note) : row.note }], rows.slice(0, 60))];
   };
   place.append(make("p", { class: "soft" }, "At the peak: states, inputs, outputs and what the arena holds."), ...list("By layer", memory.by_layer, false), ...list("The arena by source line", memory.by_line, true), ...list("By value", memory.by_value, false));

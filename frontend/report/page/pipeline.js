@@ -155,7 +155,7 @@ function showPipeline(of, place, params) {
     { title: "#", number: true, cell: pass => pass.number + 1, key: pass => pass.number },
     { title: "pass", cell: pass => [pass.name, pass.changed ? null : make("span", { class: "soft" }, " (unchanged)")], key: pass => pass.name },
     { title: "ms", number: true, cell: pass => known(pass.ms) ? pass.ms.toFixed(2) : "–", key: pass => pass.ms },
-    { title: "", cell: pass => meter((pass.ms || 0) / most) },
+    { title: "", bar: true, cell: pass => meter((pass.ms || 0) / most) },
     { title: "ops", number: true, cell: pass => pass.opsBefore === pass.opsAfter ? pass.opsAfter : `${pass.opsBefore} → ${pass.opsAfter}`,
       key: pass => pass.opsAfter - pass.opsBefore },
     { title: "remarks", number: true, cell: pass => (of.remarks || []).filter(remark => remark.pass === pass.name).length || "" },

@@ -8,14 +8,14 @@ function trainingOf(of) {
 
 /// Curves over each other: [{name, colour, points: [[x, y]]}].
 function curves(title, lines, text) {
-  const width = 900, height = 230, left = 64, bottom = 30;
+  const width = roomFor(900), height = 230, left = 64, bottom = 30;
   const all = lines.flatMap(line => line.points).filter(([, y]) => Number.isFinite(y));
   if (!all.length) return null;
   let [x0, x1] = [Math.min(...all.map(p => p[0])), Math.max(...all.map(p => p[0]))];
   let [y0, y1] = [Math.min(...all.map(p => p[1])), Math.max(...all.map(p => p[1]))];
   if (x1 === x0) x1 += 1;
   const room = (y1 - y0 || Math.abs(y1) || 1) * .06;
-  y0 -= room;
+  y0 = y0 < 0 ? y0 - room : Math.max(0, y0 - room);
   y1 += room;
   const px = x => left + (x - x0) / (x1 - x0) * (width - left - 12), py = y => 14 + (y1 - y) / (y1 - y0) * (height - bottom - 14);
   const grid = [0, .25, .5, .75, 1].map(share => {
@@ -25,7 +25,7 @@ function curves(title, lines, text) {
   const ticks = [x0, (x0 + x1) / 2, x1].map((x, i) => make("text", { x: px(x), y: height - 10, "text-anchor": ["start", "middle", "end"][i], class: "soft" }, `${i === 1 ? "step " : ""}${Math.round(x)}`));
   const paths = lines.map(line => make("polyline", { points: line.points.filter(([, y]) => Number.isFinite(y)).map(([x, y]) => `${px(x).toFixed(1)},${py(y).toFixed(1)}`).join(" "),
     fill: "none", stroke: `var(--${line.colour})`, "stroke-width": 1.6 }));
-  const drawing = make("svg", { viewBox: `0 0 ${width} ${height}`, style: "width:100%;min-width:520px;max-width:1000px", role: "img", "aria-label": title }, grid, ticks, paths);
+  const drawing = make("svg", { viewBox: `0 0 ${width} ${height}`, style: "width:100%;max-width:1000px", role: "img", "aria-label": title }, grid, ticks, paths);
   tipped(drawing, event => title);
   drawing.addEventListener("pointermove", event => {
     const box = drawing.getBoundingClientRect(), x = x0 + ((event.clientX - box.left) / box.width * width - left) / (width - left - 12) * (x1 - x0);
@@ -41,7 +41,7 @@ function runCurves(runs) {
   const of = (key, from) => runs.map(({ name, training }, i) => ({ name, colour: colours[i % 4], points: training.steps.filter(step => known(step[key])).slice(from).map(step => [step.step, step[key]]) }));
   return [curves("Loss", of("loss", 0), y => digits(y, 4)), curves("Held-out loss", of("val_loss", 0), y => digits(y, 4)),
     curves("Tokens a second", of("tokens_per_second", 1), y => digits(y, 4)), curves("Norm of the gradients", of("norm", 0), y => digits(y, 3)),
-    curves("Learning rate", of("lr", 0), y => digits(y, 3))].filter(Boolean);
+    curves("Learning rate", of("lr", 0), y => y > 0 && y < .001 ? y.toExponential(1) : digits(y, 2))].filter(Boolean);
 }
 
 function showRun(of, place) {
