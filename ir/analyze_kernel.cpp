@@ -107,14 +107,14 @@ private:
       source = reshape.getX();
     }
     Operation *op = argumentNumber.contains(source) ? nullptr : source.getDefiningOp();
-    if (op && isReduction(op) && !reductionShape(op).isIdentity() && !reductionShape(op).isTrailing())
+    if (op && isColumnReduction(op))
       return addColumnStore(op, nodes);
     if (auto scatter = dyn_cast_or_null<ScatterAddOp>(op))
       return addScatterStore(scatter, nodes);
     int64_t count = tensorType(result).getNumElements();
     const KernelSpace &space = info.space;
     bool perColumn = count == space.elements() && count != space.outer * space.rows; // both are 0 where it is empty
-    if (!perColumn && count != space.outer * space.rows)
+    if (!hasPlaces(space, count))
       return refuse("expected every result to have one element for each row or each element of the iteration space");
     IndexExpr linear = perColumn ? nodes.row() * space.columns + nodes.column() : nodes.row();
     std::optional<SmallVector<IndexExpr>> coordinates = delinearize(linear, tensorType(result).getShape());

@@ -42,6 +42,13 @@ ReductionShape reductionShape(Operation *op) {
   return result;
 }
 
+bool isColumnReduction(Operation *op) {
+  if (!isReduction(op))
+    return false;
+  const ReductionShape shape = reductionShape(op);
+  return !shape.isIdentity() && !shape.isTrailing();
+}
+
 /// The spaces of a region without reductions, the flattest first: one row, then rows of each suffix of a shape.
 static void choosePointwiseSpaces(ArrayRef<Operation *> ops, ArrayRef<Value> results,
                                   SmallVectorImpl<KernelSpace> &candidates) {
@@ -81,59 +88,65 @@ static void choosePointwiseSpaces(ArrayRef<Operation *> ops, ArrayRef<Value> res
     candidates.push_back({1, elements, 1});
 }
 
+static bool refuse(std::string &refusal, StringRef why) {
+  refusal = why;
+  return false;
+}
+
+bool DemandedSpace::add(Operation *op, std::string &refusal) {
+  if (auto scatter = dyn_cast<ScatterAddOp>(op)) {
+    int64_t rows = tensorType(scatter.getIndex()).getNumElements();
+    int64_t size = 1;
+    for (int64_t dim : tensorType(scatter.getBase()).getShape().drop_front())
+      size *= dim;
+    return addColumns({1, size == 0 ? 0 : rows, size}, refusal);
+  }
+  if (!isReduction(op))
+    return true;
+  ReductionShape shape = reductionShape(op);
+  if (shape.isIdentity())
+    return true;
+  if (shape.reduced == 0)
+    return refuse(refusal, "expected a reduction over at least one element");
+  if (!shape.adjacent)
+    return refuse(refusal, "expected the reduced axes to be neighbours");
+  if (shape.isTrailing())
+    return addRows({1, shape.before, shape.reduced}, refusal);
+  return addColumns({shape.before, shape.after == 0 ? 0 : shape.reduced, shape.after}, refusal);
+}
+
+bool DemandedSpace::add(const DemandedSpace &other, std::string &refusal) {
+  return (!other.columns || addColumns(*other.columns, refusal)) && (!other.rows || addRows(*other.rows, refusal));
+}
+
+bool DemandedSpace::addColumns(const KernelSpace &space, std::string &refusal) {
+  if (columns && *columns != space)
+    return refuse(refusal, "expected sums over the rows of tensors of one size");
+  columns = space;
+  return true;
+}
+
+bool DemandedSpace::addRows(const KernelSpace &space, std::string &refusal) {
+  if (rows && *rows != space)
+    return refuse(refusal, "expected row reductions over rows of one size");
+  rows = space;
+  return true;
+}
+
+bool DemandedSpace::agree(std::string &refusal) const {
+  return !columns || !rows || (columns->columns == rows->columns && columns->elements() == rows->elements()) ||
+         refuse(refusal, "expected sums along rows and over rows of tensors of one size");
+}
+
 bool chooseSpaces(ArrayRef<Operation *> ops, ArrayRef<Value> results, SmallVectorImpl<KernelSpace> &candidates,
                   std::string &refusal) {
-  auto refuse = [&](StringRef why) {
-    refusal = why;
+  DemandedSpace demanded;
+  if (!llvm::all_of(ops, [&](Operation *op) { return demanded.add(op, refusal); }) || !demanded.agree(refusal))
     return false;
-  };
-  std::optional<KernelSpace> columns; // of column results
-  int64_t rowSize = -1, rowElements = -1;
-  for (Operation *op : ops) {
-    if (auto scatter = dyn_cast<ScatterAddOp>(op)) {
-      int64_t rows = tensorType(scatter.getIndex()).getNumElements();
-      int64_t size = 1;
-      for (int64_t dim : tensorType(scatter.getBase()).getShape().drop_front())
-        size *= dim;
-      KernelSpace space{1, size == 0 ? 0 : rows, size};
-      if (columns && *columns != space)
-        return refuse("expected sums over the rows of tensors of one size");
-      columns = space;
-      continue;
-    }
-    if (!isReduction(op))
-      continue;
-    ReductionShape shape = reductionShape(op);
-    if (shape.isIdentity())
-      continue;
-    if (shape.reduced == 0)
-      return refuse("expected a reduction over at least one element");
-    if (!shape.adjacent)
-      return refuse("expected the reduced axes to be neighbours");
-    if (shape.isTrailing()) {
-      int64_t elements = shape.before * shape.reduced;
-      if (rowSize >= 0 && (rowSize != shape.reduced || rowElements != elements))
-        return refuse("expected row reductions over rows of one size");
-      rowSize = shape.reduced;
-      rowElements = elements;
-      continue;
-    }
-    KernelSpace space{shape.before, shape.after == 0 ? 0 : shape.reduced, shape.after};
-    if (columns && *columns != space)
-      return refuse("expected sums over the rows of tensors of one size");
-    columns = space;
-  }
-  if (columns) {
-    if (rowSize >= 0 && (columns->columns != rowSize || columns->elements() != rowElements))
-      return refuse("expected sums along rows and over rows of tensors of one size");
-    candidates.push_back(*columns);
-    return true;
-  }
-  if (rowSize >= 0) {
-    candidates.push_back({1, rowElements / rowSize, rowSize});
-    return true;
-  }
-  choosePointwiseSpaces(ops, results, candidates);
+  if (std::optional<KernelSpace> space = demanded.space())
+    candidates.push_back(*space);
+  else
+    choosePointwiseSpaces(ops, results, candidates);
   return true;
 }
 

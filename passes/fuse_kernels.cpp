@@ -21,6 +21,7 @@
 #include "passes/fusion.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <queue>
 
@@ -146,14 +147,19 @@ private:
   const llvm::DenseSet<Value> *narrow = nullptr;       // values whose elements count as 16 bits
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
+  llvm::DenseMap<Type, int64_t> bytesOfType;
   llvm::DenseSet<Value> freeValues;
   llvm::DenseSet<Value> windows; // overlapping windows that matmuls read
   llvm::DenseSet<Value> updates; // those of updatesOf, if the level decides otherwise about them
 
-  int64_t bytesOf(Value value) const {
+  int64_t bytesOf(Value value) {
     RankedTensorType type = tensorType(value);
-    int64_t bytes = std::max(1u, type.getElementTypeBitWidth() / 8);
-    return type.getNumElements() * (narrow && narrow->contains(value) ? 2 : bytes);
+    if (narrow && narrow->contains(value))
+      return type.getNumElements() * 2;
+    const auto [known, isNew] = bytesOfType.try_emplace(type, 0);
+    if (isNew)
+      known->second = type.getNumElements() * std::max(1u, type.getElementTypeBitWidth() / 8);
+    return known->second;
   }
 
   LogicalResult makeAllGroups() {
@@ -299,6 +305,8 @@ private:
       group.first = group.last = order[&op];
       group.values.push_back(op.getResult(0));
       group.ops = ownOps.lookup(&op) + opsBefore(op, target.mostKernelOps);
+      std::string refusal; // which hasForm will give
+      group.space.add(&op, refusal);
       llvm::SmallSetVector<Value, 4> set;
       for (Value operand : op.getOperands())
         addLeaves(operand, set);
@@ -344,7 +352,7 @@ private:
     }
   };
 
-  int64_t gainOf(unsigned a, unsigned b) const {
+  int64_t gainOf(unsigned a, unsigned b) {
     int64_t gain = 0;
     auto produced = [&](unsigned producer, unsigned consumer) {
       for (Value value : groups[producer].results)
@@ -362,7 +370,8 @@ private:
     return gain;
   }
 
-  void pushCandidates(unsigned id, std::priority_queue<Candidate> &queue) const {
+  /// The earlier groups that the group could be merged with: thus each pair comes once.
+  void pushCandidates(unsigned id, std::priority_queue<Candidate> &queue) {
     SmallVector<unsigned, 32> partners;
     for (Value argument : groups[id].arguments) {
       if (auto producer = groupOf.find(argument); producer != groupOf.end())
@@ -377,9 +386,9 @@ private:
     std::sort(partners.begin(), partners.end()); // llvm::sort of numbers is qsort, which takes three times as long
     partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
     for (unsigned partner : partners)
-      if (partner != id && groups[partner].alive)
+      if (partner < id && groups[partner].alive)
         if (int64_t gain = gainOf(id, partner); gain > 0)
-          queue.push({gain, std::min(id, partner), std::max(id, partner)});
+          queue.push({gain, partner, id});
   }
 
   /// Limits that a kernel of one op may exceed, but no merged one.
@@ -418,12 +427,39 @@ private:
   /// Whether the level, or -f[no-]fuse-optimizer, lets the group share a kernel.
   bool mayShare(unsigned id) const { return updates.contains(groups[id].values.front()) ? fusesUpdates : level > 0; }
 
+  /// Adds to `space` what both groups demand, and says whether one iteration space has it all and has places for the
+  /// results. Of many pairs this tells, without a look at their ops, that analyzeKernel would refuse them. What a
+  /// kernel computes again is never a reduction, so nothing else is demanded.
+  bool fitOneSpace(unsigned a, unsigned b, ArrayRef<Value> results, DemandedSpace &space, std::string &refusal) const {
+    space = groups[a].space;
+    if (!space.add(groups[b].space, refusal) || !space.agree(refusal))
+      return false;
+    const std::optional<KernelSpace> dictated = space.space();
+    auto hasPlace = [&](Value result) {
+      Operation *op = result.getDefiningOp();
+      return isa<ReshapeOp, ScatterAddOp>(op) || isColumnReduction(op) ||
+             hasPlaces(*dictated, tensorType(result).getNumElements());
+    };
+    if (!dictated || llvm::all_of(results, hasPlace))
+      return true;
+    refusal = "expected every result to have one element for each row or each element of the iteration space";
+    return false;
+  }
+
   bool tryMerge(const Candidate &candidate, FusionPaths &paths) {
     auto [gain, a, b] = candidate;
     if (!mayShare(a) || !mayShare(b))
       return false;
     if (groups[a].ops + groups[b].ops > target.mostKernelOps)
       return refuse(candidate, llvm::formatv("expected at most {0} ops in a kernel", target.mostKernelOps));
+    SmallVector<Value> results = resultsOf(a, b);
+    DemandedSpace space;
+    std::string refusal;
+    if (!fitOneSpace(a, b, results, space, refusal)) {
+      if (checks && kernels.of({results, argumentsOf(a, b)})->form)
+        llvm::report_fatal_error("a kernel was refused for its space, and it has a form");
+      return refuse(candidate, refusal);
+    }
     if (paths.hasOuterPath(a, b) || paths.hasOuterPath(b, a))
       return refuse(candidate, "expected nothing between the two that needs the one and is needed by the other");
     auto hasWindows = [&](unsigned id) {
@@ -431,8 +467,7 @@ private:
     };
     if (hasWindows(a) && hasWindows(b))
       return refuse(candidate, "expected windows of one product in a kernel, for they are large");
-    SmallVector<Value> results = resultsOf(a, b), arguments = argumentsOf(a, b);
-    std::string refusal;
+    SmallVector<Value> arguments = argumentsOf(a, b);
     if (!hasForm({results, arguments}, refusal, /*isMerged=*/true))
       return refuse(candidate, refusal);
     unsigned id = groups.size();
@@ -442,6 +477,7 @@ private:
     merged.first = std::min(groups[a].first, groups[b].first);
     merged.last = std::max(groups[a].last, groups[b].last);
     merged.ops = groups[a].ops + groups[b].ops;
+    merged.space = space;
     merged.values = std::move(groups[a].values);
     llvm::append_range(merged.values, groups[b].values);
     merged.arguments.insert(arguments.begin(), arguments.end());
@@ -461,13 +497,10 @@ private:
     for (unsigned id = 0; id < groups.size(); ++id)
       if (groups[id].alive)
         pushCandidates(id, queue);
-    llvm::DenseSet<std::pair<unsigned, unsigned>> tried;
     while (!queue.empty()) {
       Candidate candidate = queue.top();
       queue.pop();
-      if (!groups[candidate.a].alive || !groups[candidate.b].alive || !tried.insert({candidate.a, candidate.b}).second)
-        continue;
-      if (tryMerge(candidate, paths))
+      if (groups[candidate.a].alive && groups[candidate.b].alive && tryMerge(candidate, paths))
         pushCandidates(groups.size() - 1, queue);
     }
   }

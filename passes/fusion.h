@@ -2,6 +2,7 @@
 // between them (fusion_paths.cpp), and writing them out (fusion_outline.cpp).
 #pragma once
 #include "ir/dialect.h"
+#include "ir/kernel_space.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/remarks.h"
 #include "llvm/ADT/SetVector.h"
@@ -15,9 +16,10 @@ struct PipelineOptions;
 struct FusionGroup {
   unsigned first = 0, last = 0;          // program order of its ops
   llvm::SmallVector<mlir::Value> values; // the ops' results, in the order in which they came
-  llvm::SetVector<mlir::Value> arguments;
+  llvm::SmallSetVector<mlir::Value, 8> arguments;
   llvm::SmallVector<mlir::Value> results; // those of `values` that others needed when the group was made
-  int64_t ops = 0; // how many a kernel of the group computes; a recomputed value counts once for each of its users
+  int64_t ops = 0;     // how many a kernel of the group computes; a recomputed value counts once for each of its users
+  DemandedSpace space; // what the group's reductions and scatters demand
   bool alive = true;
   KernelOp kernel; // once it has been written out
 };

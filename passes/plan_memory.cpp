@@ -223,6 +223,13 @@ private:
     }
   }
 
+  /// An allocation that has its offset, with what others are compared with.
+  struct Taken {
+    LiveRange live;
+    int64_t offset, end; // where the bytes begin, and from where on they are free
+    unsigned id;
+  };
+
   void assignOffsets() {
     std::vector<unsigned> bySize(allocations.size());
     for (unsigned i = 0; i < bySize.size(); ++i)
@@ -230,32 +237,29 @@ private:
     llvm::sort(bySize, [&](unsigned a, unsigned b) {
       return std::pair(allocations[b].bytes, a) < std::pair(allocations[a].bytes, b);
     });
-    std::vector<unsigned> placed; // by offset
+    std::vector<Taken> placed; // by offset
     for (unsigned id : bySize) {
       Allocation &own = allocations[id];
       int64_t offset = 0;
-      for (unsigned other : placed) {
-        const Allocation &taken = allocations[other];
+      for (const Taken &taken : placed) {
         if (!taken.live.meets(own.live))
           continue;
         if (offset + own.bytes <= taken.offset)
           break;
-        offset = std::max(offset, aligned(taken.offset + taken.bytes));
+        offset = std::max(offset, taken.end);
       }
       own.offset = offset;
-      placed.insert(
-          llvm::upper_bound(placed, id,
-                            [&](unsigned a, unsigned b) { return allocations[a].offset < allocations[b].offset; }),
-          id);
+      auto isBefore = [](int64_t offset, const Taken &taken) { return offset < taken.offset; };
+      placed.insert(llvm::upper_bound(placed, offset, isBefore), {own.live, offset, aligned(offset + own.bytes), id});
     }
     closeHoles(placed);
   }
 
   /// Bytes that no allocation ever covers are taken out: everything above them moves down.
-  void closeHoles(const std::vector<unsigned> &byOffset) {
+  void closeHoles(ArrayRef<Taken> byOffset) {
     int64_t covered = 0, removed = 0;
-    for (unsigned id : byOffset) {
-      Allocation &own = allocations[id];
+    for (const Taken &taken : byOffset) {
+      Allocation &own = allocations[taken.id];
       if (own.bytes == 0)
         continue;
       removed += std::max<int64_t>(0, own.offset - removed - covered);
