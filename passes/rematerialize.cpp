@@ -261,7 +261,10 @@ public:
     llvm::DenseSet<OpResult> full = chosen;
     auto isKept = [&](Value value, unsigned until) {
       auto result = dyn_cast<OpResult>(value);
-      return !result || (!chosen.contains(result) && held.readers(value).back() >= until);
+      if (!result)
+        return true;
+      ArrayRef<unsigned> readers = held.readers(value);
+      return !chosen.contains(result) && !readers.empty() && readers.back() >= until;
     };
     for (unsigned i = part.turn() + 1; i-- > 0 && part.contains(i);) {
       auto kernel = dyn_cast<KernelOp>(held.ops[i]);
