@@ -140,6 +140,15 @@ def planned(trainer, mpis, full, seed):
     text = said("--zero=auto", f"--memory-limit={(bytes_of['0'] + bytes_of['1']) // 2}")
     check("--zero=auto: stage 0 takes" in text and "which fits in" in text and "--zero=1)" in text,
           f"--zero=auto says why it takes stage 1: {text[-600:]}")
+    # Of eight layers, values of one are read by gathers alone, which are never copied.
+    graph = os.path.join(trainer.folder, "deep.graph")
+    command, _ = trainer.command("--steps", "0", "--batch", "32", "--lanes", "8", "--layers", "8", "--seq", "64",
+                                 f"--emit-graph={graph}")
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    compiler = os.path.join(os.path.dirname(trainer.program), "tcc")
+    done = subprocess.run([compiler, graph, "--ranks=2", "--zero=3", "--remat=full", "-emit=memory"], capture_output=True,
+                          text=True, timeout=300)
+    check(done.returncode == 0, f"eight layers with --remat=full and --zero=3 are planned: {done.stderr[-600:]}")
 
 
 def saved(trainer, mpis):
