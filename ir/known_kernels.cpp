@@ -3,6 +3,7 @@
 #include "ir/known_kernels.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/xxhash.h"
+#include <cstddef>
 #include <cstring>
 
 using namespace mlir;
@@ -10,15 +11,32 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-/// Properties are compared by their bytes. They say all if they are numbers and attributes, which a context has once.
-template <typename... Ops>
-constexpr bool havePlainProperties() {
-  return (std::is_trivially_copyable_v<typename Ops::Properties> && ...);
+/// The bytes of an op's properties that say something: the sizes of segments, where it has some, come last, and padding
+/// may follow them.
+template <typename Op>
+constexpr size_t bytesOfProperties() {
+  using Properties = typename Op::Properties;
+  // They say all if they are numbers and attributes, which a context has once.
+  static_assert(std::is_trivially_copyable_v<Properties>);
+  size_t bytes = sizeof(Properties);
+  if constexpr (requires(Properties properties) { properties.operandSegmentSizes; })
+    bytes = offsetof(Properties, operandSegmentSizes) + sizeof(Properties::operandSegmentSizes);
+  static_assert(!requires(Properties properties) { properties.resultSegmentSizes; });
+  return bytes;
 }
-static_assert(havePlainProperties<
+
+template <typename... Ops>
+llvm::DenseMap<TypeID, size_t> bytesOfAll() {
+  return {{TypeID::get<Ops>(), bytesOfProperties<Ops>()}...};
+}
+
+size_t bytesOfProperties(Operation *op) {
+  static const llvm::DenseMap<TypeID, size_t> bytes = bytesOfAll<
 #define GET_OP_LIST
 #include "ir/Ops.cpp.inc"
-              >());
+      >();
+  return op->getPropertiesStorageSize() ? bytes.at(op->getName().getTypeID()) : 0;
+}
 
 /// Numbers of values in the order in which they are met. The fuser asks for the words of several ten thousand regions,
 /// so the table is there once a thread, and what is in it counts for one region.
@@ -118,7 +136,7 @@ private:
 
   bool addOp(Operation *op) {
     words.push_back(reinterpret_cast<uintptr_t>(op->getName().getAsOpaquePointer()));
-    if (const size_t bytes = op->getPropertiesStorageSize()) {
+    if (const size_t bytes = bytesOfProperties(op)) {
       const size_t first = words.size();
       words.resize(first + (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
       std::memcpy(&words[first], op->getPropertiesStorage().as<const void *>(), bytes);

@@ -9,6 +9,7 @@
 #include "tests/passes/training_steps.h"
 #include "tests/random_graphs/generate.h"
 #include "llvm/ADT/StringExtras.h"
+#include <cstddef>
 #include <cstdlib>
 #include <gtest/gtest.h>
 
@@ -87,6 +88,14 @@ TEST(KnownKernels, areWhatAnalysisFindsInAllPresets) {
   }
 }
 
+std::vector<uint64_t> wordsOf(ModuleOp module) {
+  Block &block = functionOf(module).getBody().front();
+  SmallVector<Value> results(block.getTerminator()->getOperands()), given(block.getArguments());
+  std::optional<RegionWords> region = RegionWords::of(KernelView{results, given});
+  EXPECT_TRUE(region);
+  return region ? region->words : std::vector<uint64_t>();
+}
+
 /// The words of the region that computes `%r`, from all arguments of the function.
 std::vector<uint64_t> wordsOf(MLIRContext &context, const std::string &arguments, const std::string &body,
                               const std::string &type, std::vector<OwningOpRef<ModuleOp>> &modules) {
@@ -95,13 +104,25 @@ std::vector<uint64_t> wordsOf(MLIRContext &context, const std::string &arguments
       context, "func.func @main(" + arguments + ") -> " + type + " {\n" + body + "\nreturn %r : " + type + "\n}",
       messages));
   EXPECT_TRUE(modules.back()) << messages << body;
-  if (!modules.back())
-    return {};
-  Block &block = functionOf(*modules.back()).getBody().front();
-  SmallVector<Value> results(block.getTerminator()->getOperands()), given(block.getArguments());
-  std::optional<RegionWords> region = RegionWords::of(KernelView{results, given});
-  EXPECT_TRUE(region) << body;
-  return region ? region->words : std::vector<uint64_t>();
+  return modules.back() ? wordsOf(*modules.back()) : std::vector<uint64_t>();
+}
+
+// Padding has whatever the memory had before.
+TEST(KnownKernels, paddingOfPropertiesIsInNoWord) {
+  using Properties = RandomBitsOp::Properties;
+  constexpr size_t end = offsetof(Properties, operandSegmentSizes) + sizeof(Properties::operandSegmentSizes);
+  static_assert(end < sizeof(Properties), "another op has to be taken, one with an odd number of segments");
+  std::unique_ptr<MLIRContext> context = makeContext();
+  std::vector<OwningOpRef<ModuleOp>> modules;
+  const std::vector<uint64_t> words =
+      wordsOf(*context, "%s: tensor<i32>", "%r = tcc.random_bits %s stream 1 : tensor<i32> -> tensor<4x6xi32>",
+              "tensor<4x6xi32>", modules);
+  modules.back()->walk([&](RandomBitsOp op) {
+    for (unsigned char byte : {0x00, 0xff}) {
+      std::fill_n(op->getPropertiesStorage().as<unsigned char *>() + end, sizeof(Properties) - end, byte);
+      EXPECT_EQ(wordsOf(*modules.back()), words);
+    }
+  });
 }
 
 TEST(KnownKernels, wordsTellRegionsApart) {
