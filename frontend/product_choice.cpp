@@ -26,16 +26,16 @@ static std::string machineOf(const Target &target) {
 
 /// Sets the type, and says why.
 static std::string choose(CompilerFlags &flags, const Target &target) {
-  const auto [bf16, f16, tf32] = target.fastProducts();
-  (void)tf32; // its rounding is no choice to make for a user who wants f32
+  // TF32 is no choice to make for a user who wants f32.
+  const Target::FastProducts fast = target.fastProducts();
   const std::string name = target.codeName();
   flags.products = runtime::DType::f32;
-  if (bf16 && !target.gainsFromBf16())
+  if (fast.bf16 && !target.gainsFromBf16())
     return "f32, since " + name + " has instructions for bf16 but was measured to multiply it no faster";
-  flags.products = bf16 ? runtime::DType::bf16 : f16 ? runtime::DType::f16 : runtime::DType::f32;
-  return bf16  ? "bf16, which " + name + " multiplies fastest"
-         : f16 ? "f16 with loss scaling, since " + name + " multiplies f16 fastest and has no fast bf16"
-               : "f32, since " + name + " multiplies neither bf16 nor f16 faster";
+  flags.products = fast.bf16 ? runtime::DType::bf16 : fast.f16 ? runtime::DType::f16 : runtime::DType::f32;
+  return fast.bf16  ? "bf16, which " + name + " multiplies fastest"
+         : fast.f16 ? "f16 with loss scaling, since " + name + " multiplies f16 fastest and has no fast bf16"
+                    : "f32, since " + name + " multiplies neither bf16 nor f16 faster";
 }
 
 std::optional<std::string> chooseProducts(CompilerFlags &flags, const std::string &targetName) {

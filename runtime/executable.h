@@ -28,7 +28,7 @@ struct ExecutableOptions {
   /// On a device with memory of its own: each step is started by startOn(), over tensors that are there. No memory is
   /// kept for inputs and outputs.
   bool deviceTensors = false;
-  /// On a GPU: whether a step's launches are recorded as a CUDA graph, which later steps launch as a whole. If not, each
+  /// On a GPU: whether a step's launches are recorded as a CUDA graph, which later steps launch as a whole. If not, a
   /// step is launched call by call. The results have the same bits.
   bool captures = true;
 };

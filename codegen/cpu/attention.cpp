@@ -109,7 +109,8 @@ void AttentionBlocks::layOutTiles(const AttentionForm &form) {
   constexpr int64_t span = 32; // keys and queries of the products that are made at once
   bool backward = form.kind == AttentionKind::backward;
   rows = span;
-  // Backward: more would leave the second cache less room. Forward: only the table of kept pairs grows with it.
+  // Backward, pairs of dS grow with it, and they are read again from the first cache; forward, only the table of kept
+  // pairs grows, where there is one.
   keys = backward ? 128 : form.dropout ? 512 : 1 << 20;
   bytesOfKey = backward ? 2 * (4 * words) + 2 * width : 4 * words + 2 * width;
   zeros = take(words);
