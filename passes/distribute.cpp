@@ -1,8 +1,9 @@
 // distribute: writes each tcc.lanes as what one rank computes of it.
 //   1. the rank takes its lanes' parts of the scanned values (tcc.shard);
-//   2. it adds up the nodes of the tree that its lanes make, each in loops of two turns, one inside of the other (one
-//      turn where the halves differ in size): a node of 2^k lanes needs the memory of k sums beside that of one lane.
-//      The last lane of the last node is left for step 3;
+//   2. it adds up the nodes of the tree that its lanes make. Two to eight lanes are written out one after the other, so
+//      that one pass over memory adds up several sums and none begins with zeros; larger nodes are loops of two turns,
+//      one inside of the other (one turn where the halves differ in size). A node of 2^k lanes needs the memory of k
+//      sums beside that of one lane. The last lane of the last node is left for step 3;
 //   3. that lane's loop of one turn also exchanges the sums, in buckets (-fbucket=) by when the lane has its gradients,
 //      so that schedule-collectives can start a bucket while the lane goes on. In a bucket the left halves are added to
 //      what the lane gives, in a loop of their own; every rank gets its part of all ranks' nodes (tcc.all_to_all) and
@@ -37,6 +38,7 @@ namespace {
 using Values = SmallVector<Value>;
 
 constexpr int64_t alignedElements = 16; // parts begin at multiples of 64 bytes
+constexpr int64_t mostWrittenOut = 8;   // lanes of a node that are no loop
 
 class LaneSums {
 public:
@@ -102,11 +104,15 @@ private:
     return sums;
   }
 
-  /// A loop over the first indices of `parts`, whose body is empty, and the body's arguments after the carried ones,
-  /// which have the types of `results` and begin with zeros.
+  /// A loop over the first indices of `parts`, whose body is empty but for its arguments. The carried ones have the
+  /// types of `results` and begin with zeros.
   static RepeatOp loop(Emit &b, int64_t count, TypeRange results, ValueRange parts, ValueRange inputs) {
-    const Values start =
-        llvm::map_to_vector(results, [&](Type result) { return b.zeros(cast<RankedTensorType>(result)); });
+    return loop(b, count,
+                llvm::map_to_vector(results, [&](Type result) { return b.zeros(cast<RankedTensorType>(result)); }),
+                parts, inputs);
+  }
+
+  static RepeatOp loop(Emit &b, int64_t count, const Values &start, ValueRange parts, ValueRange inputs) {
     auto made = RepeatOp::create(b.builder, b.loc, TypeRange(ValueRange(start)), b.builder.getI64IntegerAttr(count),
                                  start, parts, inputs);
     Block &body = made.getBody().emplaceBlock();
@@ -132,6 +138,8 @@ private:
       return lane(b, parts, inputs);
     if (const LaneNode node{0, count}; node.leftCount() * 2 != count)
       return unequalHalves(b, node, parts, inputs);
+    if (count <= mostWrittenOut)
+      return overFirst(b, summands(b, count, parts, inputs));
     const Values halves = llvm::map_to_vector(parts, [&](Value part) {
       SmallVector<int64_t> shape{2, count / 2};
       llvm::append_range(shape, tensorType(part).getShape().drop_front());
@@ -143,10 +151,48 @@ private:
     Emit inside(builder, b.loc);
     const ValueRange arguments(body.getArguments());
     const ValueRange carried = arguments.take_front(op.getNumResults());
-    const Values sum =
-        sumOf(inside, count / 2, arguments.slice(op.getNumResults(), parts.size()), arguments.take_back(inputs.size()));
+    const ValueRange half = arguments.slice(op.getNumResults(), parts.size()),
+                     shared = arguments.take_back(inputs.size());
+    // What is written out is added to the carried sums in the same pass over memory.
+    const Values sum = count / 2 <= mostWrittenOut ? sumOfSummands(inside, summands(inside, count / 2, half, shared))
+                                                   : sumOf(inside, count / 2, half, shared);
     YieldOp::create(builder, b.loc, added(inside, carried, sum));
     return Values(turns.getResults());
+  }
+
+  /// What adds up to a node of 2^k lanes: the sum of its first half, of the half of what is left, and so on, at last
+  /// two lanes.
+  Values summands(Emit &b, int64_t count, ValueRange parts, ValueRange inputs) {
+    Values given;
+    int64_t first = 0;
+    for (int64_t left = count / 2; left > 0; first += left, left /= 2)
+      llvm::append_range(given, sumOf(b, left, firstIndices(b, parts, first, left), inputs));
+    llvm::append_range(given, lane(b, firstIndices(b, parts, first, 1), inputs));
+    return given;
+  }
+
+  /// The sum of summands(), added where nothing else is compiled with it, in the memory of the first of them.
+  Values overFirst(Emit &b, const Values &given) {
+    const size_t width = op.getNumResults();
+    RepeatOp once = loop(b, 1, Values(ArrayRef(given).take_front(width)), {}, ArrayRef(given).drop_front(width));
+    Block &body = once.getBody().front();
+    OpBuilder builder = OpBuilder::atBlockEnd(&body);
+    Emit inside(builder, b.loc);
+    YieldOp::create(builder, b.loc, sumOfSummands(inside, ValueRange(body.getArguments())));
+    return Values(once.getResults());
+  }
+
+  /// The sum of summands(), from the last lane on. The zeros of a lane may be -0, and no sum's are.
+  Values sumOfSummands(Emit &b, ValueRange given) {
+    const size_t width = op.getNumResults();
+    const ValueRange lanes = given.take_back(2 * width);
+    Values left(lanes.take_front(width));
+    for (Value &value : left)
+      value = b.add(value, 0.0);
+    Values sum = added(b, left, lanes.drop_front(width));
+    for (given = given.drop_back(2 * width); !given.empty(); given = given.drop_back(width))
+      sum = added(b, given.take_back(width), sum);
+    return sum;
   }
 
   /// A node whose halves have different numbers of lanes, in a loop of one turn.

@@ -25,10 +25,19 @@
 // FAST-NOT: tcc.all_to_all
 // FAST: tcc.all_reduce %{{.*}} of 2
 
+// Four lanes alone are written out: two sums of two lanes are never in memory at a time.
 // ALONE-NOT: tcc.shard
-// ALONE: tcc.repeat 2
-// ALONE: tcc.repeat 2
-// ALONE: tcc.repeat 1
+// ALONE: %[[L0:.*]] = tcc.repeat 1
+// ALONE: %[[L1:.*]] = tcc.repeat 1
+// ALONE: %[[PAIR:.*]] = tcc.repeat 1 (%{{.*}} = %[[L0]] : tensor<3xf32>) uses (%{{.*}} = %[[L1]] : tensor<3xf32>)
+// ALONE: %[[L2:.*]] = tcc.repeat 1
+// ALONE: %[[L3:.*]] = tcc.repeat 1
+// ALONE: tcc.repeat 1 (%[[A:.*]] = %[[PAIR]] : tensor<3xf32>) uses (%[[B:.*]] = %[[L2]] : tensor<3xf32>, %[[C:.*]] = %[[L3]] : tensor<3xf32>)
+// ALONE: %[[ZERO:.*]] = tcc.constant dense<0.000000e+00>
+// ALONE: %[[D:.*]] = tcc.add %[[B]], %[[ZERO]]
+// ALONE: %[[E:.*]] = tcc.add %[[D]], %[[C]]
+// ALONE: tcc.add %[[A]], %[[E]]
+// ALONE-NOT: tcc.repeat 2
 // ALONE-NOT: tcc.all_
 
 // The ranks have 1, 1 and 2 lanes; rank 0's is no half of a pair that one rank has.
