@@ -382,6 +382,27 @@ def test_each_pass_is_verified():
     assert tcc.torch.report().fallbacks[0].calls > 1
 
 
+def test_memory_that_several_results_show_is_written_once():
+    """Attention's output is saved twice for the backward: with heads, for attention, and as rows, for the projection."""
+    torch.manual_seed(0)
+    projection = nn.Linear(16, 16, bias=False)
+    q, k, v = (torch.randn(2, 5, 4, 4, requires_grad=True) for _ in range(3))
+
+    def function(q, k, v):
+        heads = F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=True)
+        return projection(heads.transpose(1, 2).reshape(10, 16))
+
+    asked = (projection.weight, q, k, v)
+    wanted = torch.autograd.grad(function(q, k, v).square().sum(), asked)
+    before = len(tcc.torch.report().steps)
+    seen = torch.autograd.grad(compiled(function)(q, k, v).square().sum(), asked)
+    for a, b in zip(seen, wanted):
+        close(a, b, 1e-5)
+    forward = next(step for step in tcc.torch.report().steps[before:] if step.name.endswith("forward"))
+    assert [each["label"] for each in forward.plan()["instructions"] if each["op"] == "copy"] == []
+
+
+
 def test_labels_say_where_ops_come_from():
     model = models.NanoGpt()
     f = compiled(model)

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
 import operator
@@ -134,6 +135,7 @@ class Conversion:
         self.outputs = itertools.count()
         self.strides: dict = {}    # node of a result in memory of its own → that memory's strides
         self.updates: dict = {}    # placeholder → its last value
+        self.whole_views = collections.Counter() # node → results that show all of its memory
 
     # Arguments
 
@@ -351,11 +353,19 @@ class Conversion:
                 break
         return node
 
+    def is_whole_view(self, node) -> bool:
+        """Whether a result shows all of another node's memory, in some shape and order."""
+        if not isinstance(node, torch.fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
+            return False
+        base = self.base(node)
+        return base is not node and base.meta["val"].numel() == node.meta["val"].numel()
+
     def output(self, node) -> None:
         given = {}
         leaves = pytree.tree_leaves(node.args[0], is_leaf=lambda leaf: leaf is None)
         self.visible = len(leaves) if self.visible is None else self.visible
         self.count = len(leaves)
+        self.whole_views = collections.Counter(self.base(leaf) for leaf in set(leaves) if self.is_whole_view(leaf))
         for result in leaves:
             self.results.append(self.result(result, given))
         self.results += self.hidden
@@ -393,9 +403,9 @@ class Conversion:
                     fake.storage_offset() - under.storage_offset())
         if node in given:
             return ("part", given[node], list(fake.shape), self.strides[node], 0)
-        if base is not node and len(self.results) < self.visible and not seen(fake.shape, fake.stride(),
-                                                                              expands=False).is_exact:
-            # The user sees strides of a view: the memory that it looks at is made.
+        shows_strides = len(self.results) < self.visible and not seen(fake.shape, fake.stride(), expands=False).is_exact
+        if base is not node and (shows_strides or (self.is_whole_view(node) and self.whole_views[base] > 1)):
+            # The user sees strides of a view, or several results show the same memory: that memory is made.
             given[base] = self.count + len(self.hidden)
             self.hidden.append(("hidden", *self.made(base)[1:]))
             return self.result(node, given)
