@@ -5,8 +5,10 @@ import copy
 import models
 import pytest
 import torch
+import torch.nn as nn
 
 import tcc.torch
+from tcc.torch.pieces import Pieces
 
 OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=0.1),
@@ -39,6 +41,22 @@ def eager(model, optimizer, batches, clip=None, scheduler=None):
 
 def near(a, b, tolerance=1e-5):
     return max(abs(x - y) / max(abs(y), 1e-12) for x, y in zip(a, b, strict=True)) < tolerance
+
+
+def test_what_is_alike_is_traced_once(monkeypatch):
+    traced = []
+    trace = Pieces.trace
+    monkeypatch.setattr(Pieces, "trace", lambda *args: traced.append(1) or trace(*args))
+    seen = []
+    for layers in (1, 4):
+        del traced[:]
+        model = nn.Sequential(*(nn.Linear(6, 6) for _ in range(layers)))
+        step = tcc.torch.train_step(model, lambda model, x: model(x).square().mean(),
+                                    torch.optim.AdamW(model.parameters(), 1e-3), clip=1.0)
+        step(torch.randn(3, 6))
+        seen.append(len(traced))
+    # Forward and backward, the norm, and for weights and for biases: the sum of squares, clipping, AdamW.
+    assert seen == [8, 8]
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

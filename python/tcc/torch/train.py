@@ -21,12 +21,13 @@ from torch.utils import _pytree as pytree
 from tcc import _native
 from tcc.torch import reporting
 from tcc.torch.apart import Apart, NoForeignWrites, attributes, line_of, refuse_foreign_writes
-from tcc.torch.backend import DEPENDS_ON_VALUES, Fallbacks, Options, call_of, decompositions
+from tcc.torch.backend import DEPENDS_ON_VALUES, Fallbacks, Options, call_of
 from tcc.torch.convert import convert
 from tcc.torch.layouts import DEVICES
 from tcc.torch.lowering import Unsupported
 from tcc.torch.masks import Selects
 from tcc.torch.optimizers import rule_of
+from tcc.torch.pieces import Pieces
 
 aten = torch.ops.aten
 
@@ -241,41 +242,50 @@ class TrainStep:
         the arguments of the traced part after the parameters; without one, the gradients."""
         tensors, numbers = self.tensors(used, [self.state(i) for i in used]), scalars(distinct)
         ends = list(itertools.accumulate(len(n) for n in distinct))
-
-        def function(*arguments):
-            parts = iter(arguments)
-            parameters = [next(parts) for _ in self.trained]
-            states = [[next(parts) for _ in self.names_of_states(i)] for i in used]
-            rates = [next(parts) for _ in numbers]
-            made = list(parts)
-            if traced:
-                made = torch.fx.Interpreter(traced.module).run(*parameters, *made)
-            loss, made = (made[:1], made[1:]) if traced else ([], made)
-            gradients, buffers = made[:len(used)], made[len(used):]
-            norm = []
-            if self.clip is not None:
-                squares = [g.float().square().sum() for g in gradients]
-                norm = [torch.stack(squares or [torch.zeros(())]).sum().sqrt()]
-                factor = torch.clamp(self.clip / (norm[0] + 1e-6), max=1.0)
-                gradients = [g * factor.to(g.dtype) for g in gradients]
-            updated, moved = [], []
-            for i, gradient, old, mine in zip(used, gradients, states, own):
-                first = ends[mine] - len(distinct[mine])
-                new, new_states = self.rule.update(parameters[i], gradient, old, rates[first:ends[mine]],
-                                                   self.trained[i][1])
-                updated.append(new.to(parameters[i].dtype))
-                moved += [s.to(before.dtype) for s, before in zip(new_states, old)]
-            return loss + norm + updated + moved + buffers
-
         arguments = fakes([*tensors, *numbers, *rest])
-        with torch.fx.traceback.preserve_node_meta(), arguments.mode, torch.no_grad():
-            module = make_fx(torch.func.functionalize(function, remove="mutations"),
-                             decomposition_table=decompositions(), record_stack_traces=True,
-                             _allow_non_fake_inputs=True)(*arguments.tensors)
+        pieces = Pieces(arguments.mode)
+        nodes = [pieces.argument(f"argument{i}", tensor) for i, tensor in enumerate(arguments.tensors)]
+        parts = iter(nodes)
+        parameters = [next(parts) for _ in self.trained]
+        states = [[next(parts) for _ in self.names_of_states(i)] for i in used]
+        rates = [next(parts) for _ in numbers]
+        made = list(parts)
+        if traced:
+            made = pieces.once(torch.fx.Interpreter(traced.module).run, [*parameters, *made])
+        loss, made = (made[:1], made[1:]) if traced else ([], made)
+        gradients, buffers = made[:len(used)], made[len(used):]
+        norm = []
+        if self.clip is not None:
+            squares = [pieces.call("square", square, [g])[0] for g in gradients]
+            *norm, factor = pieces.call("norm", self.norm_and_factor, squares)
+            gradients = [pieces.call("clip", clipped, [g, factor])[0] for g in gradients]
+        updated, moved = [], []
+        for i, gradient, old, mine in zip(used, gradients, states, own):
+            first = ends[mine] - len(distinct[mine])
+            group = self.trained[i][1]
+            new, *new_states = pieces.call(("update", id(group)), self.updated(group, len(old)),
+                                           [parameters[i], gradient, *old, *rates[first:ends[mine]]])
+            updated.append(new)
+            moved += new_states
+        module = pieces.module(loss + norm + updated + moved + buffers)
         self.write_back(module, used, len(tensors), len(numbers), has_model=traced is not None)
         module.graph.eliminate_dead_code()
         module.recompile()
         return module
+
+    def norm_and_factor(self, *squares):
+        """The norm of all gradients, and what each is multiplied by."""
+        norm = torch.stack(squares or [torch.zeros(())]).sum().sqrt()
+        return [norm, torch.clamp(self.clip / (norm + 1e-6), max=1.0)]
+
+    def updated(self, group: dict, count: int) -> Callable:
+        """The update of a parameter with so many states as a function of them, its gradient and the step's numbers."""
+        def function(parameter, gradient, *rest):
+            old = list(rest[:count])
+            new, states = self.rule.update(parameter, gradient, old, rest[count:], group)
+            return [new.to(parameter.dtype), *(state.to(before.dtype) for state, before in zip(states, old))]
+
+        return function
 
     def forward_and_backward(self, parameters, others, held, buffers, given, spec):
         for parameter in parameters:
@@ -392,6 +402,14 @@ def fakes(tensors) -> Fakes:
     """Tensors of these shapes that have no elements."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     return Fakes(mode, [mode.from_tensor(t.detach()) for t in tensors])
+
+
+def square(gradient: torch.Tensor) -> list[torch.Tensor]:
+    return [gradient.float().square().sum()]
+
+
+def clipped(gradient: torch.Tensor, factor: torch.Tensor) -> list[torch.Tensor]:
+    return [gradient * factor.to(gradient.dtype)]
 
 
 def summed(gradients, new) -> list:
