@@ -27,7 +27,7 @@ class Pieces:
 
     def once(self, function: Callable, nodes: list[torch.fx.Node]) -> list[torch.fx.Node]:
         """The results of `function`, a list of tensors, for the values of these nodes. What it computes may hold tensors
-        of its own, so it is traced for this call alone."""
+        of its own, so it is traced for this call alone, of which a graph has at most one."""
         module = self.trace(function, nodes)
         self.root = module
         return self.copied(module, nodes)
