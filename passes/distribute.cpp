@@ -112,6 +112,7 @@ private:
                 parts, inputs);
   }
 
+  /// The same, whose carried values begin with `start`.
   static RepeatOp loop(Emit &b, int64_t count, const Values &start, ValueRange parts, ValueRange inputs) {
     auto made = RepeatOp::create(b.builder, b.loc, TypeRange(ValueRange(start)), b.builder.getI64IntegerAttr(count),
                                  start, parts, inputs);
@@ -124,12 +125,18 @@ private:
   /// Values of the types `results` that `make` computes from `inputs` where nothing else is compiled with it.
   static Values alone(Emit &b, TypeRange results, ValueRange inputs,
                       llvm::function_ref<Values(Emit &, ValueRange)> make) {
-    RepeatOp once = loop(b, 1, results, {}, inputs);
-    Block &body = once.getBody().front();
+    return yielding(b, loop(b, 1, results, {}, inputs), [&](Emit &inside, ValueRange arguments) {
+      return make(inside, arguments.take_back(inputs.size()));
+    });
+  }
+
+  /// The results of a loop whose body yields what `make` computes from all of its arguments.
+  static Values yielding(Emit &b, RepeatOp loop, llvm::function_ref<Values(Emit &, ValueRange)> make) {
+    Block &body = loop.getBody().front();
     OpBuilder builder = OpBuilder::atBlockEnd(&body);
     Emit inside(builder, b.loc);
-    YieldOp::create(builder, b.loc, make(inside, ValueRange(body.getArguments()).take_back(inputs.size())));
-    return Values(once.getResults());
+    YieldOp::create(builder, b.loc, make(inside, ValueRange(body.getArguments())));
+    return Values(loop.getResults());
   }
 
   /// What so many lanes add up to: `parts` are [count, ...].
@@ -145,19 +152,15 @@ private:
       llvm::append_range(shape, tensorType(part).getShape().drop_front());
       return b.reshape(part, shape);
     });
-    RepeatOp turns = loop(b, 2, op.getResultTypes(), halves, inputs);
-    Block &body = turns.getBody().front();
-    OpBuilder builder = OpBuilder::atBlockEnd(&body);
-    Emit inside(builder, b.loc);
-    const ValueRange arguments(body.getArguments());
-    const ValueRange carried = arguments.take_front(op.getNumResults());
-    const ValueRange half = arguments.slice(op.getNumResults(), parts.size()),
-                     shared = arguments.take_back(inputs.size());
-    // What is written out is added to the carried sums in the same pass over memory.
-    const Values sum = count / 2 <= mostWrittenOut ? sumOfSummands(inside, summands(inside, count / 2, half, shared))
-                                                   : sumOf(inside, count / 2, half, shared);
-    YieldOp::create(builder, b.loc, added(inside, carried, sum));
-    return Values(turns.getResults());
+    return yielding(b, loop(b, 2, op.getResultTypes(), halves, inputs), [&](Emit &inside, ValueRange arguments) {
+      const ValueRange carried = arguments.take_front(op.getNumResults());
+      const ValueRange half = arguments.slice(op.getNumResults(), parts.size()),
+                       shared = arguments.take_back(inputs.size());
+      // What is written out is added to the carried sums in the same pass over memory.
+      const Values sum = count / 2 <= mostWrittenOut ? sumOfSummands(inside, summands(inside, count / 2, half, shared))
+                                                     : sumOf(inside, count / 2, half, shared);
+      return added(inside, carried, sum);
+    });
   }
 
   /// What adds up to a node of 2^k lanes: the sum of its first half, of the half of what is left, and so on, at last
@@ -175,11 +178,7 @@ private:
   Values overFirst(Emit &b, const Values &given) {
     const size_t width = op.getNumResults();
     RepeatOp once = loop(b, 1, Values(ArrayRef(given).take_front(width)), {}, ArrayRef(given).drop_front(width));
-    Block &body = once.getBody().front();
-    OpBuilder builder = OpBuilder::atBlockEnd(&body);
-    Emit inside(builder, b.loc);
-    YieldOp::create(builder, b.loc, sumOfSummands(inside, ValueRange(body.getArguments())));
-    return Values(once.getResults());
+    return yielding(b, once, [&](Emit &inside, ValueRange arguments) { return sumOfSummands(inside, arguments); });
   }
 
   /// The sum of summands(), from the last lane on. The zeros of a lane may be -0, and no sum's are.

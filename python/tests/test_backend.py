@@ -402,7 +402,6 @@ def test_memory_that_several_results_show_is_written_once():
     assert [each["label"] for each in forward.plan()["instructions"] if each["op"] == "copy"] == []
 
 
-
 def test_labels_say_where_ops_come_from():
     model = models.NanoGpt()
     f = compiled(model)

@@ -135,7 +135,7 @@ class Conversion:
         self.outputs = itertools.count()
         self.strides: dict = {}    # node of a result in memory of its own → that memory's strides
         self.updates: dict = {}    # placeholder → its last value
-        self.whole_views = collections.Counter() # node → results that show all of its memory
+        self.sharing: set = set()  # results that show all of the same memory as others
 
     # Arguments
 
@@ -353,19 +353,23 @@ class Conversion:
                 break
         return node
 
-    def is_whole_view(self, node) -> bool:
-        """Whether a result shows all of another node's memory, in some shape and order."""
-        if not isinstance(node, torch.fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
-            return False
-        base = self.base(node)
-        return base is not node and base.meta["val"].numel() == node.meta["val"].numel()
+    def find_sharing(self, leaves) -> None:
+        """Finds results that are views of all of another node's memory, in some shape and order, as others are."""
+        bases = {}
+        for leaf in leaves:
+            if isinstance(leaf, torch.fx.Node) and isinstance(leaf.meta.get("val"), torch.Tensor):
+                base = self.base(leaf)
+                if base is not leaf and base.meta["val"].numel() == leaf.meta["val"].numel():
+                    bases[leaf] = base
+        shown = collections.Counter(bases.values())
+        self.sharing = {leaf for leaf, base in bases.items() if shown[base] > 1}
 
     def output(self, node) -> None:
         given = {}
         leaves = pytree.tree_leaves(node.args[0], is_leaf=lambda leaf: leaf is None)
         self.visible = len(leaves) if self.visible is None else self.visible
         self.count = len(leaves)
-        self.whole_views = collections.Counter(self.base(leaf) for leaf in set(leaves) if self.is_whole_view(leaf))
+        self.find_sharing(leaves)
         for result in leaves:
             self.results.append(self.result(result, given))
         self.results += self.hidden
@@ -404,7 +408,7 @@ class Conversion:
         if node in given:
             return ("part", given[node], list(fake.shape), self.strides[node], 0)
         shows_strides = len(self.results) < self.visible and not seen(fake.shape, fake.stride(), expands=False).is_exact
-        if base is not node and (shows_strides or (self.is_whole_view(node) and self.whole_views[base] > 1)):
+        if base is not node and (shows_strides or node in self.sharing):
             # The user sees strides of a view, or several results show the same memory: that memory is made.
             given[base] = self.count + len(self.hidden)
             self.hidden.append(("hidden", *self.made(base)[1:]))
