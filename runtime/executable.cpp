@@ -6,9 +6,11 @@
 #include "runtime/printed.h"
 #include "runtime/profiler.h"
 #include "runtime/separate_values.h"
+#include "runtime/step_parts.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 namespace tcc::runtime {
 
@@ -50,6 +52,7 @@ struct Executable::Impl {
   char *placedArena = nullptr;
   Addresses placed;
   bool isPlaced = false;
+  std::optional<TensorTimes> times; // when a step with stops first ran
   int64_t handedBytes = 0, countedBytes = 0, deviceBytes = 0;
 
   const Plan &plan() const { return part.plan; }
@@ -65,6 +68,8 @@ struct Executable::Impl {
                       std::span<const TensorRef> states);
   bool isPlacedAt(char *arena, const Addresses &tensors) const;
   Error place(char *arena, Addresses tensors);
+  Error placeAgain(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                   std::span<const TensorRef> states);
   Error fillTables();
   Expected<bool> runInPlace(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                             std::span<const TensorRef> states, PartialStep &step, size_t end, Profiler *profiler);
@@ -187,7 +192,7 @@ Error Executable::Impl::checkOverlaps(std::span<const ConstTensorRef> inputs, st
   std::vector<HandedRange> ranges;
   auto hand = [&](const void *data, bool written, const TensorSpec &spec) {
     const char *begin = static_cast<const char *>(data);
-    if (spec.bytes() > 0)
+    if (spec.bytes() > 0 && data)
       ranges.push_back({begin, begin + spec.bytes(), written, &spec});
   };
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -227,6 +232,15 @@ Error Executable::Impl::place(char *arena, Addresses tensors) {
   placed = std::move(tensors);
   isPlaced = true;
   return Error::success();
+}
+
+// The same in the middle of a step, for tensors of which some have gone and others have come.
+Error Executable::Impl::placeAgain(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                                   std::span<const TensorRef> states) {
+  if (Error error = checkOverlaps(inputs, outputs, states))
+    return error;
+  auto base = arena();
+  return base ? place(*base, {addressesOf(inputs), addressesOf(outputs), addressesOf(states)}) : base.error();
 }
 
 Error Executable::Impl::fillTables() {
@@ -453,6 +467,45 @@ Expected<bool> Executable::runPart(std::span<const ConstTensorRef> inputs, std::
     return error;
   std::lock_guard lock(impl->device->mutex());
   return impl->runInPlace(inputs, outputs, states, step, end, profiler);
+}
+
+Error Executable::run(const std::vector<ConstTensorRef> &inputs, const std::vector<TensorRef> &outputs,
+                      std::span<const TensorRef> states, const Stops &stops) {
+  if (!impl->device->sharesHostMemory())
+    return Error("a step stops on " + impl->device->name() + ", which has memory of its own");
+  if (!std::is_sorted(stops.at.begin(), stops.at.end()))
+    return Error("a step's stops are not in order");
+  if (!impl->times)
+    impl->times = tensorTimes(plan());
+  const TensorTimes &times = *impl->times;
+  const size_t all = plan().instructions.size();
+  std::lock_guard lock(impl->device->mutex());
+  PartialStep step;
+  int64_t handed = 0;
+  for (size_t n = 0; n <= stops.at.size(); ++n) {
+    const size_t end = n < stops.at.size() ? std::min(stops.at[n], all) : all;
+    if (Error error = checkTensors("input", plan().inputs, std::span(inputs), arenaAlignment,
+                                   [&](size_t i) { return times.inputEnds[i] > step.done; }))
+      return error;
+    if (Error error = checkTensors("output", plan().outputs, std::span(outputs), arenaAlignment,
+                                   [&](size_t i) { return times.outputBegins[i] < end; }))
+      return error;
+    if (Error error = checkTensors("state", plan().states, states))
+      return error;
+    if (n > 0)
+      if (Error error = impl->placeAgain(inputs, outputs, states))
+        return error;
+    auto done = impl->runInPlace(inputs, outputs, states, step, end, nullptr);
+    if (!done)
+      return done.error();
+    handed = std::max(handed, impl->handedBytes);
+    if (n < stops.at.size())
+      if (Error error = stops.change(n))
+        return error;
+  }
+  impl->handedBytes = handed;
+  printOutputs(plan(), outputs);
+  return Error::success();
 }
 
 Expected<std::shared_ptr<StepOutputs>> Executable::start(std::span<const ConstTensorRef> inputs,

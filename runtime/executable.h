@@ -7,6 +7,7 @@
 #include "runtime/memory.h"
 #include "runtime/plan.h"
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -50,6 +51,12 @@ struct PartialStep {
   uint64_t turn = 0; ///< the device's, when the last part ended
 };
 
+/// Where a step stops so that its host gives back inputs and brings outputs.
+struct Stops {
+  std::vector<size_t> at;              ///< numbers of instructions that are in no branch or loop, ascending
+  std::function<Error(size_t)> change; ///< called before instruction at[n], with n, while the device is the step's
+};
+
 /// One thread at a time may use it. Executables of one device may be used on different threads; they take turns.
 class Executable {
 public:
@@ -79,6 +86,13 @@ public:
   Expected<bool> runPart(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                          std::span<const TensorRef> states, PartialStep &step, size_t end,
                          Profiler *profiler = nullptr);
+
+  /// The same as run() on a device that shares the host's memory, over tensors that need not be there all the time:
+  /// stops.change() may set the data of an input to null that no instruction reads any more, and must bring an output
+  /// before an instruction writes it (tensorTimes() of step_parts.h says when). A tensor stays where it is meanwhile.
+  /// Errors as for run(), and a tensor that is null when it must be there; what stops.change() gives.
+  Error run(const std::vector<ConstTensorRef> &inputs, const std::vector<TensorRef> &outputs,
+            std::span<const TensorRef> states, const Stops &stops);
 
   /// Starts one step on a device with memory of its own. Inputs are host memory, which may change on return. States are
   /// memory of the device (Device::allocate), which is updated in place. Steps run in the order in which they were

@@ -1,5 +1,5 @@
-// StepParts: where a step may wait for its host, that is, after the instructions that an output needs and before any
-// state is written.
+// Where a step may wait for its host. StepParts: after the instructions that an output needs and before any state is
+// written. TensorTimes: when a tensor must be there.
 #pragma once
 #include "runtime/plan.h"
 
@@ -20,5 +20,13 @@ struct StepParts {
 
 /// The parts of a valid plan, for its first `outputs` outputs.
 StepParts stepParts(const Plan &plan, size_t outputs);
+
+struct TensorTimes {
+  std::vector<size_t> inputEnds;    ///< of each input: the first instruction from which on nothing reads it
+  std::vector<size_t> outputBegins; ///< of each output: the first instruction that writes it; none: their number
+};
+
+/// When the inputs and outputs of a valid plan must be there, as numbers of instructions that are in no branch or loop.
+TensorTimes tensorTimes(const Plan &plan);
 
 } // namespace tcc::runtime

@@ -2,6 +2,7 @@
 // limited API of 3.11, so that one file serves all later versions.
 #include "frontend/compile_graph.h"
 #include "python/src/host_call.h"
+#include "python/src/result_memory.h"
 #include "python/src/step.h"
 #include "runtime/threads.h"
 #include <new>
@@ -145,10 +146,11 @@ PyObject *makeCall(PyTypeObject *type, PyObject *values, PyObject *) {
   return guarded([&] {
     PyObject *step = nullptr, *arguments = nullptr, *results = nullptr;
     PyObject *allocate = nullptr, *copy = nullptr, *view = nullptr;
-    check(PyArg_ParseTuple(values, "O!OO!OOO", stepType, &step, &arguments, &PyList_Type, &results, &allocate, &copy,
-                           &view));
+    int takes = 0;
+    check(PyArg_ParseTuple(values, "O!OO!OOO|p", stepType, &step, &arguments, &PyList_Type, &results, &allocate, &copy,
+                           &view, &takes));
     auto call = std::make_unique<Call>(reinterpret_cast<StepObject *>(step)->step, arguments, results,
-                                       Ref::shared(allocate), Ref::shared(copy), Ref::shared(view));
+                                       Ref::shared(allocate), Ref::shared(copy), Ref::shared(view), takes != 0);
     auto *made = allocated<CallObject>(type);
     std::construct_at(&made->call, std::move(call));
     return reinterpret_cast<PyObject *>(made);
@@ -172,8 +174,8 @@ PyType_Slot callSlots[] = {
     {Py_tp_call, reinterpret_cast<void *>(runCall)},
     {Py_tp_dealloc, reinterpret_cast<void *>(release<CallObject, &CallObject::call>)},
     {Py_tp_getset, callValues},
-    {Py_tp_doc, const_cast<char *>("Call(step, arguments, results, allocate, copy, view): runs a step over "
-                                   "a list of tensors and gives a list of tensors.")},
+    {Py_tp_doc, const_cast<char *>("Call(step, arguments, results, allocate, copy, view, takes=False): runs "
+                                   "a step over a list of tensors and gives a list of tensors.")},
     {0, nullptr}};
 PyType_Spec callSpec = {"tcc._native.Call", sizeof(CallObject), 0, Py_TPFLAGS_DEFAULT, callSlots};
 
@@ -233,6 +235,20 @@ PyObject *hostFunction(PyObject *, PyObject *values) {
   });
 }
 
+PyObject *resultMemory(PyObject *, PyObject *) {
+  return guarded([] {
+    const ResultMemory::Usage usage = ResultMemory::ofProcess().usage();
+    return Py_BuildValue("(nn)", static_cast<Py_ssize_t>(usage.taken), static_cast<Py_ssize_t>(usage.most));
+  });
+}
+
+PyObject *trimResultMemory(PyObject *, PyObject *) {
+  return guarded([] {
+    ResultMemory::ofProcess().trim();
+    return Ref::shared(Py_None).release();
+  });
+}
+
 PyMethodDef functions[] = {
     {"open", openLibrary, METH_O, "open(capsule): tensors are those of the library with these exchange functions."},
     {"compile", compileText, METH_VARARGS,
@@ -241,6 +257,9 @@ PyMethodDef functions[] = {
     {"host_function", hostFunction, METH_VARARGS,
      "host_function(function, operands, results): numbers for host_function and host_reference "
      "of tcc.custom. Operands and results are layouts (code, bits, sizes, strides)."},
+    {"result_memory", resultMemory, METH_NOARGS,
+     "(taken, most): bytes of large results that exist, and the most since the last trim."},
+    {"trim_result_memory", trimResultMemory, METH_NOARGS, "Gives what results do not use back to the system."},
     {}};
 
 PyModuleDef definition = {

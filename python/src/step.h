@@ -44,7 +44,7 @@ struct Step {
 
 /// Which argument of a Python call stands for which tensor of a step, and what the call gives. Python describes it:
 ///
-///     Call(step, arguments, results, allocate, copy, view)
+///     Call(step, arguments, results, allocate, copy, view, takes)
 ///
 /// `arguments` has one entry for each item of the list that the call takes: None where the step does not read it, or
 /// ("input" | "state", number, layout). `results` has one for each item that the call gives:
@@ -56,9 +56,12 @@ struct Step {
 ///     ("object", x)                       x
 /// `copy(tensor, sizes, strides)` gives a tensor of this layout with the argument's elements, or, after a run, puts
 /// those of `tensor` back with copy(tensor, None, argument); `view(tensor, sizes, strides, offset)` gives a view.
+/// With `takes`, the list's tensors are the call's: on the CPU each is let go, and None stands in its place, as soon as
+/// the step has read it for the last time, and results are allocated when the step comes to them.
 class Call {
 public:
-  Call(std::shared_ptr<Step> step, PyObject *arguments, PyObject *results, Ref allocate, Ref copy, Ref view);
+  Call(std::shared_ptr<Step> step, PyObject *arguments, PyObject *results, Ref allocate, Ref copy, Ref view,
+       bool takes);
 
   /// Runs the step once and gives its results as a list. The GIL is released meanwhile. On a GPU the run is started, in
   /// the order of the library's current stream. Throws PythonError.
@@ -80,12 +83,25 @@ private:
     Layout layout;
     Ref sizes, strides, offset, object; // object: what is given, or how memory is allocated
   };
+  /// A part of a step: the arguments that nothing reads from its beginning on, and the results that are needed in it.
+  struct Stage {
+    size_t begin = 0; // an instruction
+    std::vector<size_t> gone, made;
+  };
+  struct Running; // one run's tensors
   static bool isMade(const Result &result);
   Result resultOf(PyObject *entry, size_t count) const;
+
+  void cutIntoStages();
+  void fillArguments(Running &running);
+  void enter(const Stage &stage, Running &running) const;
+  runtime::Error execute(Running &running) const;
+  Ref give(Running &running) const;
 
   std::shared_ptr<Step> step;
   std::vector<Argument> arguments;
   std::vector<Result> results;
+  std::vector<Stage> stages;
   Ref allocate, copy, view;
   int64_t copied = 0;
 };

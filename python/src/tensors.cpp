@@ -1,5 +1,7 @@
 #include "python/src/tensors.h"
+#include "python/src/result_memory.h"
 #include <algorithm>
+#include <memory>
 
 namespace tcc::python {
 namespace {
@@ -77,15 +79,37 @@ bool hasLayout(const DLTensor &seen, const Layout &layout, DLDevice device) {
   return isEmpty || isEqual;
 }
 
-Ref tensorOver(const Layout &layout, void *data) {
-  auto *made =
-      new VersionedTensor{{knownMajor, 0}, nullptr, [](VersionedTensor *self) { delete self; }, 0, layout.over(data)};
+namespace {
+
+Ref tensorOf(std::unique_ptr<VersionedTensor> tensor) {
   void *object = nullptr;
-  if (Exchange::api().toPython(made, &object) != 0) {
-    delete made;
-    throw PythonError();
-  }
+  check(Exchange::api().toPython(tensor.get(), &object) == 0);
+  (void)tensor.release(); // the object has it
   return Ref::made(static_cast<PyObject *>(object));
+}
+
+} // namespace
+
+Ref tensorOver(const Layout &layout, void *data) {
+  return tensorOf(std::make_unique<VersionedTensor>(
+      VersionedTensor{{knownMajor, 0}, nullptr, [](VersionedTensor *self) { delete self; }, 0, layout.over(data)}));
+}
+
+Ref tensorOfResultMemory(const Layout &layout, size_t bytes) {
+  void *memory = ResultMemory::ofProcess().take(bytes);
+  if (!memory)
+    return {};
+  const auto release = [](VersionedTensor *self) {
+    ResultMemory::ofProcess().give(self->context);
+    delete self;
+  };
+  try {
+    return tensorOf(
+        std::make_unique<VersionedTensor>(VersionedTensor{{knownMajor, 0}, memory, release, 0, layout.over(memory)}));
+  } catch (...) {
+    ResultMemory::ofProcess().give(memory);
+    throw;
+  }
 }
 
 } // namespace tcc::python

@@ -39,4 +39,7 @@ void *currentStream(DLDevice device);
 /// A tensor over memory that outlives it.
 Ref tensorOver(const Layout &layout, void *data);
 
+/// A tensor of the CPU that owns its memory, which is of ResultMemory; null if there is none.
+Ref tensorOfResultMemory(const Layout &layout, size_t bytes);
+
 } // namespace tcc::python

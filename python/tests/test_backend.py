@@ -402,6 +402,87 @@ def test_memory_that_several_results_show_is_written_once():
     assert [each["label"] for each in forward.plan()["instructions"] if each["op"] == "copy"] == []
 
 
+class Deep(nn.Module):
+    """Layers whose saved tensors are as large as their gradients: 4 MB each."""
+
+    def __init__(self, layers=10):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(1024, 1024, bias=False) for _ in range(layers))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x.sum()
+
+
+def test_what_is_saved_goes_while_the_backward_runs():
+    model, x = Deep(), torch.randn(1024, 1024)
+    f = compiled(model)
+    model(x).backward()
+    wanted = gradients(model)
+    model.zero_grad()
+    f(x).backward()
+    for name, gradient in gradients(model).items():
+        close(gradient, wanted[name], 1e-5)
+    model.zero_grad()
+    before = _native.result_memory()[0]
+    _native.trim_result_memory()
+    f(x).backward()
+    taken, most = (bytes - before for bytes in _native.result_memory())
+    assert 40 << 20 <= taken < 41 << 20      # the gradients
+    assert most < 60 << 20                   # with all that is saved: 80 MB
+    model.zero_grad()
+    assert _native.result_memory()[0] == before
+
+
+def test_what_is_saved_stays_where_it_is_asked_for_again():
+    model, x = Deep(4), torch.randn(1024, 1024)
+    loss = compiled(model)(x)
+    loss.backward(retain_graph=True)
+    once = gradients(model)
+    model.zero_grad()
+    loss.backward()
+    for name, gradient in gradients(model).items():
+        assert torch.equal(gradient, once[name])
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def test_memory_of_large_results_is_kept_until_it_is_asked_for():
+    f = compiled(lambda x: x + 1)
+    x = torch.zeros(1 << 25)
+    first = f(x)
+    place = first.data_ptr()
+    assert place % 64 == 0 and torch.equal(first, x + 1)
+    shown = first[5:]
+    del first
+    assert shown.sum() == shown.numel()      # a view keeps it
+    del shown
+    second = f(x)
+    assert second.data_ptr() == place
+    held = resident()
+    del second
+    assert resident() > held - (8 << 20)
+    tcc.torch.empty_cache()
+    assert resident() < held - (100 << 20)
+    third = f(x)
+    assert torch.equal(third, x + 1)
+    assert torch.equal(copy.deepcopy(third), third) and third.clone().share_memory_().is_shared()
+    assert third.share_memory_().is_shared() and torch.equal(third, x + 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool])
+def test_large_results_have_their_type(dtype):
+    x = torch.arange(3 * 40000).reshape(3, 40000) % 5
+    x = x.to(dtype).t()
+    y = compiled(lambda x: torch.where(x == 0, x, x.flip(1)))(x)
+    assert y.dtype == dtype and y.numel() * y.element_size() > 1 << 16
+    assert torch.equal(y, torch.where(x == 0, x, x.flip(1)))
+
+
 def test_labels_say_where_ops_come_from():
     model = models.NanoGpt()
     f = compiled(model)

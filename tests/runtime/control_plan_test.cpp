@@ -111,6 +111,15 @@ TEST(ControlPlan, AStepWaitsBeforeALoopOrAfterIt) {
   EXPECT_EQ(stepParts(inside, 1).ready, std::vector<size_t>{5});
 }
 
+TEST(ControlPlan, TensorsAreThereBeforeALoopAndAfterIt) {
+  const TensorTimes times = tensorTimes(loopPlan());
+  EXPECT_EQ(times.inputEnds, (std::vector<size_t>{5, 5})); // the loop with its parts is instructions 0 to 4
+  EXPECT_EQ(times.outputBegins, std::vector<size_t>{5});
+  Plan inside = loopPlan();
+  std::get<CopyCall>(inside.instructions[4].call).target = 4; // the output is written in the loop
+  EXPECT_EQ(tensorTimes(inside).outputBegins, std::vector<size_t>{0});
+}
+
 TEST(ControlPlan, ValuesOfALoopThatShareBytesStayTogether) {
   const SeparatePlan separate = separateValues(loopPlan());
   ASSERT_FALSE(validatePlan(separate.plan)) << validatePlan(separate.plan).message();

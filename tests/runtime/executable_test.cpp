@@ -197,6 +197,64 @@ TEST(Executable, followsTensorsThatMove) {
   EXPECT_EQ(copyOf(first.outputs[0]), copyOf(second.outputs[0]));
 }
 
+TEST(Executable, tensorsComeAndGoAtStops) {
+  for (bool checked : {false, true}) {
+    auto executable = loaded(stepArtefact(), {2, checked});
+    Tensors whole(executable->plan()), parts(executable->plan());
+    ASSERT_FALSE(whole.run(*executable));
+    auto inputs = parts.inputRefs();
+    auto outputs = Tensors::refs(parts.outputs);
+    for (TensorRef &output : outputs)
+      output.data = nullptr;
+    // x is read by instructions 0 and 2; `out` is written by 3 and read by 5, which writes `copy`.
+    std::vector<size_t> stopped;
+    const auto change = [&](size_t stop) {
+      stopped.push_back(stop);
+      if (stop == 0) {
+        inputs[0].data = nullptr;
+        std::fill_n(parts.inputs[0].as<float>().begin(), 8 * 24, NAN);
+      }
+      outputs[stop].data = parts.outputs[stop].data();
+      return Error::success();
+    };
+    const Error error = executable->run(inputs, outputs, Tensors::refs(parts.states), {{3, 5}, change});
+    ASSERT_FALSE(error) << error.message();
+    EXPECT_EQ(stopped, (std::vector<size_t>{0, 1}));
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(copyOf(parts.outputs[i]), copyOf(whole.outputs[i]));
+      EXPECT_EQ(copyOf(parts.states[i]), copyOf(whole.states[i]));
+    }
+  }
+}
+
+TEST(Executable, aTensorThatIsNotThereInTimeIsRefused) {
+  auto executable = loaded(stepArtefact(), {2, false});
+  const Tensors tensors(executable->plan());
+  const auto outputs = Tensors::refs(tensors.outputs), states = Tensors::refs(tensors.states);
+  const auto nothing = [](size_t) { return Error::success(); };
+  auto inputs = tensors.inputRefs();
+  EXPECT_EQ(executable->run(inputs, outputs, states, {{5, 3}, nothing}).message(), "a step's stops are not in order");
+  Error error = executable->run(inputs, outputs, states, {{2}, [&](size_t) {
+                                                            inputs[0].data = nullptr; // instruction 2 reads it
+                                                            return Error::success();
+                                                          }});
+  EXPECT_EQ(error.message(), "input `x` is null; it needs 768 bytes");
+  auto late = outputs;
+  late[0].data = nullptr;
+  error = executable->run(tensors.inputRefs(), late, states, {{4}, nothing}); // instruction 3 writes it
+  EXPECT_EQ(error.message(), "output `out` is null; it needs 1280 bytes");
+  error = executable->run(tensors.inputRefs(), outputs, states, {{1}, [](size_t) { return Error("no memory"); }});
+  EXPECT_EQ(error.message(), "no memory");
+  // A tensor that comes lies apart from the others.
+  late = outputs;
+  late[1].data = nullptr;
+  error = executable->run(tensors.inputRefs(), late, states, {{3}, [&](size_t) {
+                                                                late[1].data = states[0].data;
+                                                                return Error::success();
+                                                              }});
+  EXPECT_NE(error.message().find("overlap in memory"), std::string::npos) << error.message();
+}
+
 TEST(Executable, severalLibrariesLiveSideBySide) {
   auto mark = loaded(fillArtefact("mark", 8));
   auto half = loaded(fillArtefact("half", 8));

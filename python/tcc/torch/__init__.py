@@ -14,7 +14,15 @@ from tcc.torch.optimizers import Lion  # noqa: E402
 from tcc.torch.reporting import Report, report, reset  # noqa: E402
 from tcc.torch.train import TrainStep, train_step  # noqa: E402
 
+
+
+def empty_cache() -> None:
+    """Gives memory back to the system that results of steps have used and no tensor uses now. It is kept otherwise, for
+    the next step takes the same."""
+    _native.trim_result_memory()
+
+
 if "tcc" not in torch._dynamo.list_backends(None):
     torch._dynamo.register_backend(tcc, name="tcc")
 
-__all__ = ["Error", "Lion", "Options", "Report", "TrainStep", "report", "reset", "tcc", "train_step"]
+__all__ = ["Error", "Lion", "Options", "Report", "TrainStep", "empty_cache", "report", "reset", "tcc", "train_step"]

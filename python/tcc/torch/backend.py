@@ -65,8 +65,10 @@ def has_symbols(module: torch.fx.GraphModule) -> bool:
     return any(is_symbolic(leaf) for node in module.graph.nodes for leaf in pytree.tree_leaves(node.meta.get("val")))
 
 
-def compile_module(module: torch.fx.GraphModule, name: str, options: Options, visible: int | None = None):
-    """A function of a list of the graph's arguments. A graph that cannot be a step runs by ATen, op by op."""
+def compile_module(module: torch.fx.GraphModule, name: str, options: Options, visible: int | None = None,
+                   takes: bool = False):
+    """A function of a list of the graph's arguments; `takes`: see Converted.call(). A graph that cannot be a step runs
+    by ATen, op by op."""
     start = time.perf_counter()
     try:
         converted = convert(module, name, options.all_flags, visible)
@@ -75,16 +77,16 @@ def compile_module(module: torch.fx.GraphModule, name: str, options: Options, vi
             raise
         reporting.refused(name, str(why))
         return boxed(lambda args: list(module(*args)))
-    return call_of(converted, start, options)
+    return call_of(converted, start, options, takes)
 
 
-def call_of(converted: Converted, start: float, options: Options):
+def call_of(converted: Converted, start: float, options: Options, takes: bool = False):
     """The function of a step whose compilation began at `start`, which the report then knows. Throws Fallbacks."""
     reporting.add(converted, (time.perf_counter() - start) * 1e3)
     if converted.fallbacks and options.fallback == "error":
         seen = sorted({f"{fallback.op} ({fallback.reason})" for fallback in converted.fallbacks})
         raise Fallbacks(f"{converted.name}: no translation of {', '.join(seen)}")
-    return converted.call()
+    return converted.call(takes)
 
 
 class Sized:
@@ -92,8 +94,8 @@ class Sized:
 
     MOST = 256  # steps that are kept; the one that was called first goes
 
-    def __init__(self, module, name: str, options: Options, visible: int | None):
-        self.module, self.name, self.options, self.visible = module, name, options, visible
+    def __init__(self, module, name: str, options: Options, visible: int | None, takes: bool):
+        self.module, self.name, self.options, self.visible, self.takes = module, name, options, visible, takes
         self.calls: dict = {}
 
     def run(self, args):
@@ -104,7 +106,8 @@ class Sized:
                 reporting.recompiled(self.name, next(reversed(self.calls)), key)
             if len(self.calls) >= self.MOST:
                 del self.calls[next(iter(self.calls))]
-            call = self.calls[key] = compile_module(self.specialised(args), self.name, self.options, self.visible)
+            call = compile_module(self.specialised(args), self.name, self.options, self.visible, self.takes)
+            self.calls[key] = call
         return call(args)
 
     def specialised(self, args) -> torch.fx.GraphModule:
@@ -135,10 +138,11 @@ def compiler(kind: str, options: Options, name: str):
     def compile_graph(module: torch.fx.GraphModule, example_inputs):
         called = f"{name}.{kind}"
         visible = visible_results() if kind == "forward" else 0 if kind == "backward" else None
+        takes = kind == "backward"  # what is saved for it
         if has_symbols(module):
-            sized = Sized(module, called, options, visible)
+            sized = Sized(module, called, options, visible, takes)
             return boxed(lambda args: sized.run(args))
-        return compile_module(module, called, options, visible)
+        return compile_module(module, called, options, visible, takes)
 
     return compile_graph
 

@@ -57,20 +57,24 @@ class Converted:
     lowered: int = 0                               # ops that have a translation
     device: torch.device = torch.device("cpu")
 
-    def call(self):
-        """What takes the graph's arguments, as a list, and gives its results."""
+    def call(self, takes: bool = False):
+        """What takes the graph's arguments, as a list, and gives its results. With `takes` it empties the list, and lets
+        tensors go while the step runs."""
         device = self.device
-        call = _native.Call(self.step, self.arguments, self.results, allocator(device), copier(device), viewed)
+        call = _native.Call(self.step, self.arguments, self.results, allocator(device), copier(device), viewed,
+                            takes)
         constants, is_random = self.constants, self.is_random
 
         def run(args):
             return call(args)
 
         def run_with_more(args):
-            args = list(args) + constants
+            more = list(args) + constants
             if is_random:
-                args.append(torch.randint(-2 ** 63, 2 ** 63 - 1, (), device=device))
-            return call(args)
+                more.append(torch.randint(-2 ** 63, 2 ** 63 - 1, (), device=device))
+            if takes:
+                args.clear()
+            return call(more)
 
         return boxed(run_with_more if constants or is_random else run)
 

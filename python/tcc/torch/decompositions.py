@@ -14,7 +14,7 @@ aten = torch.ops.aten
 
 #: Ops that stay whole although torch can write them with smaller ones: they have better translations.
 KEPT = (aten.gelu, aten.gelu_backward, aten.native_layer_norm, aten.native_layer_norm_backward, aten._softmax,
-        aten._log_softmax, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.silu, aten.sigmoid_backward,
+        aten._softmax_backward_data, aten.silu, aten.sigmoid_backward,
         aten.tanh_backward, aten.threshold_backward, aten.native_dropout, aten.native_dropout_backward,
         aten.embedding_dense_backward, aten.rsub, aten.log1p, aten.expm1, aten.masked_fill, aten.roll, aten.linalg_cross,
         aten.trace, aten.index_add, aten.index_copy, aten.eye,
@@ -22,7 +22,7 @@ KEPT = (aten.gelu, aten.gelu_backward, aten.native_layer_norm, aten.native_layer
 #: Ops that torch's core set keeps, and can write with smaller ones all the same.
 FURTHER = (aten.elu, aten.hardtanh, aten.leaky_relu, aten.addmv, aten.native_group_norm, aten._native_batch_norm_legit,
            aten._native_batch_norm_legit_no_training, aten._native_batch_norm_legit_functional, aten.dist,
-           aten.ldexp)
+           aten.ldexp, aten._log_softmax, aten._log_softmax_backward_data)
 
 
 def places(mask: torch.Tensor, count: int) -> torch.Tensor:

@@ -448,7 +448,8 @@ Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
 XXH128_hash_t CpuProgram::hashReadOnly() const {
   std::vector<XXH128_hash_t> hashes;
   for (size_t i = 0; i < inputs.size(); ++i)
-    hashes.push_back(XXH3_128bits(inputs[i], static_cast<size_t>(plan.inputs[i].bytes())));
+    if (inputs[i])
+      hashes.push_back(XXH3_128bits(inputs[i], static_cast<size_t>(plan.inputs[i].bytes())));
   for (size_t i = 0; i < constants.size(); ++i)
     hashes.push_back(XXH3_128bits(constants[i], plan.constants[i].size()));
   return XXH3_128bits(hashes.data(), hashes.size() * sizeof(XXH128_hash_t));
@@ -457,7 +458,7 @@ XXH128_hash_t CpuProgram::hashReadOnly() const {
 void CpuProgram::poison() {
   arena->poison(plan.arenaBytes);
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (const int64_t bytes = plan.outputs[i].bytes())
+    if (const int64_t bytes = plan.outputs[i].bytes(); bytes > 0 && outputs[i])
       std::memset(outputs[i], 0xFF, static_cast<size_t>(bytes));
 }
 
