@@ -1,4 +1,5 @@
 #include "runtime/arena.h"
+#include "runtime/huge_pages.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -11,6 +12,7 @@ namespace tcc::runtime {
 namespace {
 
 constexpr int64_t line = 64;
+constexpr int64_t largeBytes = 32 << 20;
 
 int64_t pageBytes() {
   static const int64_t bytes = ::sysconf(_SC_PAGESIZE);
@@ -38,8 +40,11 @@ Expected<Arena> Arena::create(int64_t bytes, int64_t alignment) {
   arena.size = bytes;
   if (::mprotect(arena.mapping + mapped, static_cast<size_t>(pageBytes()), PROT_NONE) != 0)
     return Error("cannot protect the page after the arena: " + std::string(std::strerror(errno)));
-  // Whole small pages, so that residentBytes() counts what was touched and not its 2 MiB neighbourhood.
-  ::madvise(mapping, static_cast<size_t>(mapped), MADV_NOHUGEPAGE);
+  // In a small arena residentBytes() counts what was touched, and not its 2 MiB neighbourhood.
+  if (mapped < largeBytes)
+    ::madvise(mapping, static_cast<size_t>(mapped), MADV_NOHUGEPAGE);
+  else
+    askForHugePages(mapping, static_cast<size_t>(mapped));
   return arena;
 }
 

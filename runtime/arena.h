@@ -26,6 +26,7 @@ public:
   /// end at the forbidden page just as the whole arena does. The functions below look at such a part.
   char *window(int64_t part) const;
   /// Bytes of the part on pages to which the system has given memory, since they were touched; -1 if it does not say.
+  /// Arenas of 32 MiB and more may have pages of 2 MiB.
   int64_t residentBytes(int64_t part) const;
   /// Fills everything with 0xFF bytes: NaN in every float type.
   void poison(int64_t part);

@@ -1,5 +1,6 @@
 // The counted allocator: aligned memory, a live and a peak byte count, and a table of what is live.
 #include "runtime/memory.h"
+#include "runtime/huge_pages.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -81,6 +82,7 @@ Expected<TensorStorage> TensorStorage::allocate(int64_t bytes) {
   storage.memory = std::aligned_alloc(64, rounded);
   if (!storage.memory)
     return Error("no memory for a tensor of " + std::to_string(bytes) + " bytes");
+  askForHugePages(storage.memory, rounded);
   storage.size = bytes;
   storage.counted = true;
   Counter &count = counter();

@@ -1,4 +1,5 @@
 #include "python/src/result_memory.h"
+#include "runtime/huge_pages.h"
 #include <algorithm>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -22,7 +23,7 @@ ResultMemory::ResultMemory(size_t bytes) {
   void *range = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) // a limit of addresses, say: take() gives null
     return;
-  ::madvise(range, bytes, MADV_HUGEPAGE);
+  runtime::askForHugePages(range, bytes);
   used = reinterpret_cast<uintptr_t>(range);
   addFree(used, bytes);
 }
