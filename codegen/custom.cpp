@@ -21,7 +21,9 @@ runtime::CustomCall customCall(CustomOp op) {
   runtime::CustomCall call;
   call.name = op.getCalled().str();
   if (std::optional<StringRef> library = op.getLibrary()) {
-    call.library = std::filesystem::absolute(library->str()).lexically_normal().string();
+    call.library = library->str();
+    if (!runtime::isProvided(call.library))
+      call.library = std::filesystem::absolute(call.library).lexically_normal().string();
     call.symbol = op.getSymbol()->str();
   } else {
     call.host = static_cast<int64_t>(op.getHostFunction().value_or(0));

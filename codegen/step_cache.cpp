@@ -7,6 +7,7 @@
 #include "ir/names.h"
 #include "passes/pipeline.h"
 #include "runtime/cpu.h"
+#include "runtime/custom_call.h"
 #include "runtime/files.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -89,7 +90,8 @@ std::string machineText() {
   return runtime::cpuFeatures() + (runtime::hasTiles() ? ",tiles" : "") + " " + std::string(runtime::cpuLimit());
 }
 
-/// What custom ops run that is no text of the graph: each library's file and a digest of what is in it now.
+/// What custom ops run that is no text of the graph: each library's file and a digest of what is in it now, or
+/// each provider's version.
 runtime::Expected<std::string> librariesText(ModuleOp module) {
   std::map<std::string, std::string> digests;
   runtime::Error problem;
@@ -99,6 +101,11 @@ runtime::Expected<std::string> librariesText(ModuleOp module) {
     std::string &digest = digests[customCall(op).library];
     if (!digest.empty())
       return;
+    if (runtime::isProvided(customCall(op).library)) {
+      const runtime::FunctionProvider *provider = runtime::providerOf(customCall(op).library);
+      digest = provider ? provider->version : "?";
+      return;
+    }
     const runtime::Expected<std::string> bytes = runtime::readFile(customCall(op).library);
     if (bytes)
       digest = hexDigest(*bytes);

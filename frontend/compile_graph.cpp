@@ -54,11 +54,22 @@ std::string interpret(const runtime::HostFunction &function, llvm::ArrayRef<cons
 
 } // namespace
 
-HostOp addHostOp(const runtime::HostFunction &function) {
-  const auto reference = [function](llvm::ArrayRef<const RefTensor *> operands, std::vector<RefTensor> &results) {
+static HostReference referenceOf(const runtime::HostFunction &function) {
+  return [function](llvm::ArrayRef<const RefTensor *> operands, std::vector<RefTensor> &results) {
     return interpret(function, operands, results);
   };
-  return {runtime::addHostFunction(function), addHostReference(reference)};
+}
+
+HostOp addHostOp(const runtime::HostFunction &function) {
+  return {runtime::addHostFunction(function), addHostReference(referenceOf(function))};
+}
+
+void addHostProvider(const std::string &name, const runtime::FunctionProvider &provider) {
+  addReferenceProvider(name, [find = provider.find](const std::string &symbol) {
+    const auto function = find(symbol);
+    return function ? referenceOf(*function) : HostReference();
+  });
+  runtime::addFunctionProvider(name, provider);
 }
 
 std::shared_ptr<runtime::Device> openGraphDevice(std::string_view kind, int ordinal) {

@@ -24,6 +24,11 @@ struct HostOp {
 };
 HostOp addHostOp(const runtime::HostFunction &function);
 
+/// Keeps a provider (runtime/custom_call.h) of the custom ops of texts whose library is `<name>`, which may have no
+/// body: its functions compute them, in steps and as their references. Steps with them are kept on disk, with the
+/// provider's version in their keys.
+void addHostProvider(const std::string &name, const runtime::FunctionProvider &provider);
+
 /// A compiled graph. Its inputs, outputs and states have the order of executable->plan().
 struct CompiledGraph {
   std::unique_ptr<runtime::Executable> executable;

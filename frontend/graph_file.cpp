@@ -4,6 +4,7 @@
 #include "frontend/graph_explain.h"
 #include "frontend/graph_literals.h"
 #include "ir/names.h"
+#include "ir/provided.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/Parser/Parser.h"
 #include "passes/bodies.h"
@@ -398,7 +399,7 @@ LogicalResult verifyGraph(ModuleOp module, const OutlinedText *source) {
 CustomOp findHostCode(ModuleOp module) {
   CustomOp found;
   module.walk([&](CustomOp op) {
-    if (!found && (op.getHostFunction() || op.getHostReference()))
+    if (!found && (op.getHostFunction() || op.getHostReference() || isProvided(op)))
       found = op;
   });
   return found;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <dlfcn.h>
+#include <map>
 #include <mutex>
 #include <unistd.h>
 #if defined(__x86_64__)
@@ -19,6 +20,11 @@ std::mutex mutex;
 
 std::deque<HostFunction> &hostFunctions() {
   static std::deque<HostFunction> list; // whose elements stay in place
+  return list;
+}
+
+std::map<std::string, FunctionProvider> &providers() {
+  static std::map<std::string, FunctionProvider> list; // by library
   return list;
 }
 
@@ -162,13 +168,34 @@ int64_t addHostFunction(HostFunction function) {
   return static_cast<int64_t>(hostFunctions().size());
 }
 
+void addFunctionProvider(const std::string &name, FunctionProvider provider) {
+  const std::lock_guard lock(mutex);
+  providers().insert_or_assign("<" + name + ">", std::move(provider));
+}
+
+const FunctionProvider *providerOf(const std::string &library) {
+  const std::lock_guard lock(mutex);
+  const auto found = providers().find(library);
+  return found == providers().end() ? nullptr : &found->second;
+}
+
 Expected<CustomFunction> CustomFunction::find(const CustomCall &call) {
   CustomFunction found;
   if (call.host) {
     const std::lock_guard lock(mutex);
     if (call.host < 1 || call.host > static_cast<int64_t>(hostFunctions().size()))
       return failed(call, "is a function of another process");
-    found.host = &hostFunctions()[static_cast<size_t>(call.host - 1)];
+    found.host = {std::shared_ptr<void>(), &hostFunctions()[static_cast<size_t>(call.host - 1)]};
+    return found;
+  }
+  if (isProvided(call.library)) {
+    const FunctionProvider *provider = providerOf(call.library);
+    if (!provider)
+      return failed(call, "is computed by " + call.library + ", which this process does not have");
+    auto function = provider->find(call.symbol);
+    if (!function)
+      return failed(call, "is not known to " + call.library + ": " + function.error().message());
+    found.host = std::make_shared<const HostFunction>(std::move(*function));
     return found;
   }
   if (::access(call.library.c_str(), F_OK) != 0)

@@ -68,10 +68,25 @@ using HostFunction = std::function<void(const CustomArguments &)>;
 /// Keeps a function as long as the process runs and gives its number, from 1 on. Any thread may call this.
 int64_t addHostFunction(HostFunction function);
 
+/// Functions of this process by name: a custom op whose library is `<name>` is the function that find() gives for the
+/// op's symbol. Unlike a number, name and symbol mean the same in another process that has the provider, so that
+/// artefacts can hold them.
+struct FunctionProvider {
+  std::string version; ///< of what the functions are; code that was compiled with another version is not used
+  std::function<Expected<HostFunction>(const std::string &symbol)> find;
+};
+
+/// Keeps the provider for libraries called `<name>` as long as the process runs. Any thread may call this.
+void addFunctionProvider(const std::string &name, FunctionProvider provider);
+
+/// The provider of a library for which isProvided() holds; null if this process has none.
+const FunctionProvider *providerOf(const std::string &library);
+
 /// A function that was found, and the library that holds it.
 class CustomFunction {
 public:
-  /// Errors: a library that cannot be loaded or has no such symbol, a number of another process.
+  /// Errors: a library that cannot be loaded or has no such symbol, a number of another process, a provider that this
+  /// process does not have, or that does not know the symbol.
   static Expected<CustomFunction> find(const CustomCall &call);
 
   /// Calls the function. `inputs` and `outputs` are data pointers in the call's order. Errors name the op and say what
@@ -85,7 +100,7 @@ public:
 private:
   std::shared_ptr<void> library;
   tcc_custom_function symbol = nullptr;
-  const HostFunction *host = nullptr;
+  std::shared_ptr<const HostFunction> host;
 };
 
 } // namespace tcc::runtime

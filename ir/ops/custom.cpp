@@ -2,6 +2,7 @@
 #include "ir/emit.h"
 #include "ir/names.h"
 #include "ir/ops/control.h"
+#include "ir/provided.h"
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
@@ -141,7 +142,7 @@ LogicalResult CustomOp::verify() {
     return emitOpError() << "'" << name
                          << "': the gradient takes the operands, the results and the gradients of the float results, "
                             "and yields those of the float operands (custom_c3)";
-  if (getBody().empty() && !getHostReference())
+  if (getBody().empty() && !getHostReference() && !isProvided(*this))
     return emitOpError() << "'" << name << "' has no body; that is what it means, also where it has code (custom_c4)";
   if (getLibrary().has_value() != getSymbol().has_value() || getCuda().has_value() != getCudaKernel().has_value())
     return emitOpError() << "'" << name

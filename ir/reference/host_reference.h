@@ -13,7 +13,14 @@ using HostReference = std::function<std::string(llvm::ArrayRef<const RefTensor *
 /// Keeps the function as long as the process runs and returns its number, from 1. Any thread may call it.
 int64_t addHostReference(HostReference reference);
 
-/// The function of that number, which stays where it is; null for another number.
-const HostReference *findHostReference(int64_t number);
+/// Gives the function of an op that is a provider's, by its symbol; null for one that it does not know.
+using ReferenceProvider = std::function<HostReference(const std::string &symbol)>;
+
+/// Keeps what gives the meaning of ops whose library is `<name>` (isProvided()) as long as the process runs.
+void addReferenceProvider(const std::string &name, ReferenceProvider provider);
+
+/// The function of an op without a body, found by its number or by its provider; null for what this process does not
+/// have.
+HostReference referenceOf(CustomOp op);
 
 } // namespace tcc

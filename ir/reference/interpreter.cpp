@@ -249,7 +249,7 @@ private:
 
   /// A custom op whose meaning is a function of this process.
   Expected<std::vector<Shared>> runHost(CustomOp op, ArrayRef<Shared> operands) {
-    const HostReference *reference = findHostReference(op.getHostReference().value_or(0));
+    const HostReference reference = referenceOf(op);
     if (!reference)
       return refuse(*op, "'" + op.getCalled() + "' means a function of another process");
     SmallVector<const RefTensor *> views;
@@ -258,7 +258,7 @@ private:
     std::vector<RefTensor> results;
     for (Value result : op.getResults())
       results.push_back(splatTensor(tensorType(result), 0));
-    if (std::string problem = (*reference)(views, results); !problem.empty())
+    if (std::string problem = reference(views, results); !problem.empty())
       return refuse(*op, "'" + op.getCalled() + "': its reference " + problem);
     std::vector<Shared> shared;
     for (RefTensor &result : results)

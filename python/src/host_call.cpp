@@ -21,7 +21,37 @@ struct HostCall {
   }
 };
 
+/// Calls `fn` with the GIL, and gives the Python error that it ended with as text; empty if there is none.
+template <typename Fn>
+std::string withGil(Fn &&fn) {
+  const PyGILState_STATE gil = PyGILState_Ensure();
+  std::string message;
+  try {
+    fn();
+  } catch (const PythonError &) {
+    message = takeError();
+  }
+  PyGILState_Release(gil);
+  return message;
+}
+
+/// Never released: a function stays valid as long as the process, and Python's end comes before that of C++ statics.
+runtime::HostFunction keptFunction(HostCall made) {
+  const auto *call = new HostCall(std::move(made));
+  return [call](const runtime::CustomArguments &arguments) {
+    if (const std::string message = withGil([&] { call->run(arguments); }); !message.empty())
+      throw std::runtime_error(message);
+  };
+}
+
 } // namespace
+
+std::vector<Layout> layouts(PyObject *list) {
+  std::vector<Layout> made;
+  for (const Ref &layout : items(list))
+    made.push_back(Layout::of(layout.get()));
+  return made;
+}
 
 std::string takeError() {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
@@ -42,20 +72,26 @@ std::string takeError() {
 }
 
 HostOp addPythonFunction(Ref function, std::vector<Layout> operands, std::vector<Layout> results) {
-  // Never released: a number stays valid as long as the process, and Python's end comes before that of C++ statics.
-  const auto *call = new HostCall{std::move(function), std::move(operands), std::move(results)};
-  return addHostOp([call](const runtime::CustomArguments &arguments) {
-    const PyGILState_STATE gil = PyGILState_Ensure();
-    std::string message;
-    try {
-      call->run(arguments);
-    } catch (const PythonError &) {
-      message = takeError();
-    }
-    PyGILState_Release(gil);
-    if (!message.empty())
-      throw std::runtime_error(message);
-  });
+  return addHostOp(keptFunction({std::move(function), std::move(operands), std::move(results)}));
+}
+
+void addPythonProvider(const std::string &name, std::string version, Ref resolve) {
+  const auto *kept = new Ref(std::move(resolve)); // never released, as the functions
+  addHostProvider(name,
+                  {std::move(version), [kept](const std::string &symbol) -> runtime::Expected<runtime::HostFunction> {
+                     runtime::HostFunction found;
+                     const std::string message = withGil([&] {
+                       const Ref asked = text(symbol);
+                       const std::vector<Ref> parts =
+                           items(Ref::made(PyObject_CallFunctionObjArgs(kept->get(), asked.get(), nullptr)).get());
+                       if (parts.size() != 3)
+                         raise(PyExc_TypeError, "a provider gives (function, operands, results)");
+                       found = keptFunction({parts[0], layouts(parts[1].get()), layouts(parts[2].get())});
+                     });
+                     if (!message.empty())
+                       return runtime::Error(message);
+                     return found;
+                   }});
 }
 
 } // namespace tcc::python

@@ -9,4 +9,10 @@ namespace tcc::python {
 /// results. The layouts say what each is.
 HostOp addPythonFunction(Ref function, std::vector<Layout> operands, std::vector<Layout> results);
 
+/// Layouts from Python, as of Layout::of().
+std::vector<Layout> layouts(PyObject *list);
+
+/// Lets ops whose library is `<name>` be what `resolve(symbol)` gives: (function, operands, results) as above.
+void addPythonProvider(const std::string &name, std::string version, Ref resolve);
+
 } // namespace tcc::python

@@ -225,13 +225,17 @@ PyObject *hostFunction(PyObject *, PyObject *values) {
   return guarded([&] {
     PyObject *function = nullptr, *operands = nullptr, *results = nullptr;
     check(PyArg_ParseTuple(values, "OOO", &function, &operands, &results));
-    std::vector<Layout> in, out;
-    for (const Ref &layout : items(operands))
-      in.push_back(Layout::of(layout.get()));
-    for (const Ref &layout : items(results))
-      out.push_back(Layout::of(layout.get()));
-    const HostOp made = addPythonFunction(Ref::shared(function), std::move(in), std::move(out));
+    const HostOp made = addPythonFunction(Ref::shared(function), layouts(operands), layouts(results));
     return Py_BuildValue("(LL)", static_cast<long long>(made.function), static_cast<long long>(made.reference));
+  });
+}
+
+PyObject *provider(PyObject *, PyObject *values) {
+  return guarded([&] {
+    PyObject *name = nullptr, *version = nullptr, *resolve = nullptr;
+    check(PyArg_ParseTuple(values, "UUO", &name, &version, &resolve));
+    addPythonProvider(toText(name), toText(version), Ref::shared(resolve));
+    return Ref::shared(Py_None).release();
   });
 }
 
@@ -257,6 +261,10 @@ PyMethodDef functions[] = {
     {"host_function", hostFunction, METH_VARARGS,
      "host_function(function, operands, results): numbers for host_function and host_reference "
      "of tcc.custom. Operands and results are layouts (code, bits, sizes, strides)."},
+    {"provider", provider, METH_VARARGS,
+     "provider(name, version, resolve): ops of the library '<name>' are what resolve(symbol) gives: (function, "
+     "operands, "
+     "results), as for host_function."},
     {"result_memory", resultMemory, METH_NOARGS,
      "(taken, most): bytes of large results that exist, and the most since the last trim."},
     {"trim_result_memory", trimResultMemory, METH_NOARGS, "Gives what results do not use back to the system."},

@@ -299,12 +299,15 @@ class Graph:
         return self.several(op, f"tcc.{op} {names}{seen} scale {number(scale)} : ({types}) -> "
                             f"({', '.join(tensor_type(*kind) for kind in kinds)})", kinds)
 
-    def host(self, called: str, numbers: tuple[int, int], operands, types) -> list[Value]:
-        """An op that a function of this process computes (tcc._native.host_function)."""
+    def host(self, called: str, code: tuple[int, int] | tuple[str, str], operands, types) -> list[Value]:
+        """An op that a function of this process computes: by its numbers (tcc._native.host_function), or by a provider's
+        name and a symbol that the provider knows (tcc._native.provider)."""
         operands = list(operands)
-        function, reference = numbers
-        properties = (f'<{{called = {quoted(called)}, host_function = {function} : i64, '
-                      f'host_reference = {reference} : i64, unchecked}}>')
+        if isinstance(code[0], str):
+            named = f'library = {quoted(f"<{code[0]}>")}, symbol = {quoted(code[1])}'
+        else:
+            named = f'host_function = {code[0]} : i64, host_reference = {code[1]} : i64'
+        properties = f'<{{called = {quoted(called)}, {named}, unchecked}}>'
         kinds = [tensor_type(*kind) for kind in types]
         return self.several(called, f'"tcc.custom"({", ".join(value.name for value in operands)}) {properties} '
                             f'({{}}, {{}}) : ({", ".join(value.type for value in operands)}) -> ({", ".join(kinds)})',

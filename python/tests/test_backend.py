@@ -3,6 +3,8 @@
 import copy
 import faulthandler
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -503,6 +505,62 @@ def test_the_disk_cache_keeps_steps(tmp_path, monkeypatch):
         f = compiled(lambda x: torch.tanh(x) * 2, flags=flags)
         f(torch.ones(17))
         assert tcc.torch.report().steps[0].cache.startswith("miss" if turn == 0 else "hit")
+
+
+#: Calls that ATen computes, with arguments of each kind that a text can have.
+BY_ATEN = {
+    "i0": lambda x: torch.i0(x) + 1,
+    "several": lambda x: torch.frexp(x)[0] * 2,
+    "kwargs": lambda x: torch.histc(x, bins=3, min=-1.0, max=1.0),
+    "list": lambda x: torch.fft.irfftn(torch.fft.rfftn(x, dim=[0, 1]), s=[4, 6], dim=[0, 1]),
+    "text": lambda x: torch.bucketize(x, torch.linspace(-1, 1, 3000)),
+    "numbers": lambda x: torch.nn.functional.grid_sample(x.reshape(1, 1, 4, 6, 1).expand(1, 1, 4, 6, 2).contiguous(),
+                                                         x.reshape(1, 4, 6, 1, 1).expand(1, 4, 6, 1, 3).contiguous(),
+                                                         padding_mode="border", align_corners=False),
+    "infinity": lambda x: torch.cdist(x, x * 2, p=float("inf")),
+    "double": lambda x: (x.to(torch.float64) * 2).sum(dtype=torch.float64),
+}
+
+
+@pytest.mark.parametrize("name", BY_ATEN)
+def test_steps_with_ops_of_aten_are_kept_on_disk(name, tmp_path):
+    f, x = BY_ATEN[name], torch.linspace(-1, 1, 24).reshape(4, 6)
+    wanted = f(x)
+    for turn in ("miss", "hit"):
+        torch._dynamo.reset()
+        tcc.torch.reset()
+        seen = torch.compile(f, backend="tcc", options={"flags": [f"--cache-dir={tmp_path}"]})(x)
+        report = tcc.torch.report()
+        assert report.steps[0].cache.startswith(turn), report
+        assert report.fallbacks and all(fallback.calls == 1 and fallback.place for fallback in report.fallbacks)
+        assert torch.equal(seen, wanted) if name != "list" else torch.allclose(seen, wanted, atol=1e-6)
+
+
+def test_another_process_takes_a_step_with_ops_of_aten_from_disk(tmp_path):
+    program = f"""
+import torch, tcc.torch
+f = torch.compile(lambda x: torch.i0(x) + 1, backend="tcc", options={{"flags": ["--cache-dir={tmp_path}"]}})
+x = torch.linspace(-1, 1, 24)
+assert torch.equal(f(x), torch.i0(x) + 1)
+print(tcc.torch.report().steps[0].cache)
+"""
+    said = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+            for _ in range(2)]
+    assert said[0].startswith("miss") and said[1].startswith("hit")
+
+
+def test_a_provided_op_that_is_not_there_is_an_error():
+    graph = """module { func.func @step(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %0 = "tcc.custom"(%x) <{called = "f", library = "<LIBRARY>", symbol = "SYMBOL", unchecked}> ({}, {})
+          : (tensor<3xf32>) -> tensor<3xf32>
+      return %0 : tensor<3xf32> } }"""
+    with pytest.raises(tcc.torch.Error, match="computed by <elsewhere>, which this process does not have"):
+        _native.compile(graph.replace("LIBRARY", "elsewhere"), "f", [], True)
+    with pytest.raises(tcc.torch.Error, match="not known to <torch>: torch has no op aten.nothing.default"):
+        symbol = '{\\22op\\22: \\22aten.nothing.default\\22}'
+        _native.compile(graph.replace("LIBRARY", "torch").replace("SYMBOL", symbol), "f", [], True)
+    with pytest.raises(tcc.torch.Error, match="names a function of a process, which a text cannot have"):
+        _native.compile(graph.replace("LIBRARY", "torch"), "f", [], False)
 
 
 def test_the_backward_sees_a_buffer_as_it_was():

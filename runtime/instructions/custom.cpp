@@ -17,7 +17,7 @@ std::string CustomCall::validate(const PlanLists &plan) const {
     return "a custom op has no name";
   if (host < 0 || (host == 0) == library.empty() || library.empty() != symbol.empty())
     return "custom op `" + name + "` names no function; it has a library and a symbol, or is of this process";
-  if (!library.empty() && library.front() != '/')
+  if (!library.empty() && library.front() != '/' && !isProvided(library))
     return "custom op `" + name + "` names the library '" + library + "'; an absolute path is expected";
   for (const auto *tensors : {&inputs, &outputs})
     for (const CustomTensor &tensor : *tensors)

@@ -18,9 +18,14 @@ struct CustomTensor {
   }
 };
 
+/// Whether a library is no file but a provider of functions that the process must have (custom_call.h): `<name>`.
+inline bool isProvided(std::string_view library) {
+  return library.starts_with('<') && library.ends_with('>');
+}
+
 /// Calls a user's function (custom_call.h), which may fail, on a CPU and on one thread. The function is a symbol of a
-/// shared object, or a function of this process, given by its number; a plan with a call of the second kind cannot be
-/// saved.
+/// shared object or of a provider, or a function of this process, given by its number; a plan with a call of the last
+/// kind cannot be saved.
 struct CustomCall {
   static constexpr KindWords words{"custom", "custom"};
 

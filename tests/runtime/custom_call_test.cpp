@@ -45,6 +45,38 @@ TEST(CustomPlan, comesBackFromText) {
   EXPECT_NE(host.error().message().find("custom op `mine` names no function"), std::string::npos);
 }
 
+TEST(CustomPlan, aProvidersFunctionIsFoundByItsSymbol) {
+  const Plan plan = planOf(callOf("<test>", "times 3"));
+  EXPECT_EQ(unsavableCall(plan), "");
+  const auto again = planFromJson(planToJson(plan));
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(*again, plan);
+  const CustomCall &call = std::get<CustomCall>(again->instructions[0].call);
+  EXPECT_EQ(CustomFunction::find(call).error().message(),
+            "custom op `mine` is computed by <test>, which this process does not have");
+  addFunctionProvider("test", {"1", [](const std::string &symbol) -> Expected<HostFunction> {
+                                 if (!symbol.starts_with("times "))
+                                   return Error("no " + symbol);
+                                 return HostFunction([by = std::stof(symbol.substr(6))](const CustomArguments &given) {
+                                   for (size_t i = 0; i < 3; ++i)
+                                     given.output<float>(0)[i] = by * given.input<float>(0)[i];
+                                 });
+                               }});
+  EXPECT_EQ(CustomFunction::find(callOf("<test>", "f")).error().message(),
+            "custom op `mine` is not known to <test>: no f");
+  ASSERT_TRUE(providerOf("<test>"));
+  EXPECT_EQ(providerOf("<test>")->version, "1");
+  EXPECT_EQ(providerOf("<another>"), nullptr);
+  auto executable = Executable::load(Artefact{{{"cpu", {}, *again, {}}}, {}});
+  ASSERT_TRUE(executable) << executable.error().message();
+  alignas(64) const float in[3] = {1, 2, 3};
+  alignas(64) float out[3] = {}, w[3] = {};
+  const ConstTensorRef inputs[] = {{in, 12}};
+  const TensorRef outputs[] = {{out, 12}}, states[] = {{w, 12}};
+  ASSERT_FALSE((*executable)->run(inputs, outputs, states));
+  EXPECT_EQ(w[2], 9.0f);
+}
+
 TEST(CustomPlan, saysWhatItsFunctionTouches) {
   const StepParts parts = stepParts(planOf(callOf("/lib/mine.so", "f")), 1);
   EXPECT_EQ(parts.ready[0], 1U);

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tcc import _native
 from tcc.graph import Graph, Place, Value
 from tcc.torch import elementwise, indexing, products, random, reductions, running, special, views, windows  # noqa: F401 (they fill the table)
-from tcc.torch.fallback import Fallback, register
+from tcc.torch.fallback import PROVIDER, Fallback, counted, register
 from tcc.torch.layouts import Seen, allocator, as_rows, copier, device_of, dlpack_type, named, seen, viewed
 from tcc.torch.lowering import CARRIERS, ELEMENTS, TABLE, Lowering, NotLowered, Unsupported
 
@@ -132,6 +132,7 @@ class Conversion:
         self.constant_looks: list[Seen] = []
         self.handed: list = []
         self.fallbacks: list[Fallback] = []
+        self.texts: dict[str, list[Fallback]] = {}  # of ops by ATen that have one
         self.lowered = 0
         self.hidden: list = []     # results of which only views are given
         self.visible = visible     # so many results are the user's, not saved for the backward; None: all
@@ -324,12 +325,14 @@ class Conversion:
         results = [(i, tensor) for i, tensor in enumerate(fake if several else [fake])
                    if isinstance(tensor, torch.Tensor)]
         operands = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Value)]
-        numbers = register(record, op, args, kwargs, lambda leaf: isinstance(leaf, Value), fakes, results)
+        code = register(record, op, args, kwargs, lambda leaf: isinstance(leaf, Value), fakes, results)
+        if code[0] == PROVIDER:
+            self.texts.setdefault(code[1], []).append(record)
         types = []
         for _, tensor in results:
             element, extra = carrier(tensor.dtype)
             types.append((tuple(int(n) for n in tensor.shape) + extra, element))
-        made = c.g.host(name, numbers, operands, types)
+        made = c.g.host(name, code, operands, types)
         if not several:
             return made[0]
         given = [None] * len(fake)
@@ -439,7 +442,8 @@ class Conversion:
         graph = self.c.g
         text = graph.text()
         gpu = -1 if self.device.type == "cpu" else self.device.index or 0
-        step = _native.compile(text, self.name, flags, bool(self.fallbacks), gpu)
+        with counted(self.texts):
+            step = _native.compile(text, self.name, flags, bool(self.fallbacks), gpu)
         numbers = {name: i for specs in (step.inputs, step.states) for i, (name, _, _) in enumerate(specs)}
         arguments = self.arguments + self.handed
         if self.c.is_random:

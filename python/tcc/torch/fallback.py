@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
+import threading
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +15,8 @@ from torch.utils import _pytree as pytree
 
 from tcc import _native
 from tcc.torch.layouts import dlpack_type, row_major
+
+PROVIDER = "torch"  # ops of it are texts, which `described` makes
 
 
 @dataclass
@@ -26,7 +33,7 @@ class Fallback:
 class HostOp:
     """One call of an op, with everything but its tensors fixed. `write(*operands, *results)` computes it."""
 
-    def __init__(self, record: Fallback, op, template, spec, tensors: list[int], results: list[int | None]):
+    def __init__(self, record: Fallback, op, template, spec, tensors: list[int], results: list[int]):
         self.record, self.op, self.template, self.spec = record, op, template, spec
         self.tensors, self.results = tensors, results
 
@@ -46,15 +53,131 @@ class HostOp:
 
 
 def register(record: Fallback, op, args, kwargs, is_tensor, operands, results):
-    """Numbers for `Graph.host`: `operands` and `results` are the fake tensors of both."""
+    """What `Graph.host` takes: `operands` and `results` are the fake tensors of both."""
+    layouts = [dense(fake) for fake in operands], [dense(fake) for _, fake in results]
+    places = [i for i, _ in results]
+    with contextlib.suppress(NoText):
+        return PROVIDER, described(op, args, kwargs, is_tensor, places, layouts)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     tensors = [i for i, leaf in enumerate(leaves) if is_tensor(leaf)]
     template = [None if is_tensor(leaf) else leaf for leaf in leaves]
-    host = HostOp(record, op, template, spec, tensors, [i for i, _ in results])
-    return _native.host_function(host.write, [dense(fake) for fake in operands], [dense(fake) for _, fake in results])
+    return _native.host_function(HostOp(record, op, template, spec, tensors, places).write, *layouts)
 
 
 def dense(fake) -> tuple:
     """The layout of a row-major tensor."""
     sizes = [int(size) for size in fake.shape]
     return (*dlpack_type(fake.dtype), sizes, row_major(sizes))
+
+
+# Calls as texts, so that a step with them can be kept on disk and loaded by another process
+
+class NoText(Exception):
+    """A call of which some argument has no text, as a graph or a generator."""
+
+
+#: Constants of torch, which are written as (kind, name).
+_CONSTANTS = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
+
+
+def described(op, args, kwargs, is_tensor, results: list[int], layouts) -> str:
+    """A call as JSON, from which call_of() makes it again. Tensors are numbered in the order of pytree's leaves."""
+    if not isinstance(op, torch._ops.OpOverload) or find(str(op)) is not op:
+        raise NoText
+    count = 0
+
+    def encoded(value):
+        nonlocal count
+        if is_tensor(value):
+            count += 1
+            return {"tensor": count - 1}
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"float": str(value)}
+        if isinstance(value, list):
+            return [encoded(item) for item in value]
+        if isinstance(value, tuple) and type(value) is tuple:
+            return {"tuple": [encoded(item) for item in value]}
+        if isinstance(value, torch.device):
+            return {"device": str(value)}
+        for kind, of in _CONSTANTS.items():
+            if isinstance(value, of):
+                return {kind: str(value).removeprefix("torch.")}
+        raise NoText
+
+    return json.dumps({"op": str(op), "args": [encoded(arg) for arg in args],
+                       "kwargs": {name: encoded(arg) for name, arg in kwargs.items()}, "results": results,
+                       "operands": layouts[0], "made": layouts[1]})
+
+
+def find(name: str):
+    """The op "namespace.name.overload"; None if there is none."""
+    found = torch.ops
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+class Operand:
+    """The place of a tensor."""
+
+
+def call_of(text: str, record: Fallback) -> tuple:
+    """What tcc._native.provider's `resolve` gives."""
+    call = json.loads(text)
+
+    def decoded(value):
+        if isinstance(value, list):
+            return [decoded(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        (kind, what), = value.items()
+        if kind == "tensor":
+            return Operand()
+        if kind == "tuple":
+            return tuple(decoded(item) for item in what)
+        if kind == "float":
+            return float(what)
+        if kind == "device":
+            return torch.device(what)
+        constant = getattr(torch, what)
+        if not isinstance(constant, _CONSTANTS[kind]):
+            raise ValueError(f"torch.{what} is no {kind}")
+        return constant
+
+    op = find(call["op"])
+    if not isinstance(op, torch._ops.OpOverload):
+        raise LookupError(f"torch has no op {call['op']}")
+    leaves, spec = pytree.tree_flatten((tuple(decoded(arg) for arg in call["args"]),
+                                        {name: decoded(arg) for name, arg in call["kwargs"].items()}))
+    tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Operand)]
+    template = [None if isinstance(leaf, Operand) else leaf for leaf in leaves]
+    write = HostOp(record, op, template, spec, tensors, call["results"]).write
+    return write, [tuple(layout) for layout in call["operands"]], [tuple(layout) for layout in call["made"]]
+
+
+_compiling = threading.local()
+
+
+@contextlib.contextmanager
+def counted(records: dict[str, list[Fallback]]):
+    """Ops that are looked up on this thread meanwhile count in these records, by their text, in turn."""
+    _compiling.records = defaultdict(list, {text: list(of) for text, of in records.items()})
+    try:
+        yield
+    finally:
+        del _compiling.records
+
+
+def resolve(text: str):
+    records = getattr(_compiling, "records", {}).get(text)
+    if not records:
+        return call_of(text, Fallback(json.loads(text)["op"], "", ""))
+    records.append(records.pop(0))
+    return call_of(text, records[-1])
+
+
+_native.provider(PROVIDER, torch.__version__, resolve)
