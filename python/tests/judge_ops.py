@@ -33,7 +33,7 @@ from torch.utils import _pytree as pytree
 import tcc.torch
 from functorch.compile import aot_function
 from tcc.torch import backend
-from op_truth import difference, outputs, run, truths, unlike
+from op_truth import difference, draws_numbers, outputs, run, truths, unlike
 
 # The table's own way to seed what draws; run() does so, and Dynamo would break the graph there.
 common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
@@ -94,7 +94,7 @@ class Case:
     name: str
     function: Callable
     leaves: list
-    is_defined: bool  # that there is one right result
+    is_defined: bool  # that there is one right result; expected() finds that there is none where numbers are drawn
     dim: int | None = None  # of an entry of PLACES
 
 
@@ -140,6 +140,7 @@ def expected(op, case: Case, backward: bool, seed: int, dtype):
     try:
         eager = run(function, leaves, backward, seed)
         again = run(function, plain, backward, seed)
+        case.is_defined = case.is_defined and not draws_numbers(function, leaves, backward, seed)
     except Exception:
         return None
     try:

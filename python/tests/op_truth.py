@@ -18,13 +18,14 @@ def is_float(leaf) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.dtype.is_floating_point
 
 
-def run(function, leaves, backward: bool, seed: int, narrow: torch.dtype | None = None):
+def run(function, leaves, backward: bool, seed: int, narrow: torch.dtype | None = None, draws: int | None = None):
     """The function's results, then the gradients of its floating-point leaves along directions that the seed draws;
-    with `narrow`, directions are rounded to this type first."""
+    with `narrow`, directions are rounded to this type first. `draws` is the seed of what the function itself draws, if
+    it is another."""
     leaves = [leaf.detach().clone(memory_format=torch.preserve_format) if isinstance(leaf, torch.Tensor) else leaf
               for leaf in leaves]
     wanted = [leaf.requires_grad_() for leaf in leaves if backward and is_float(leaf)]
-    torch.manual_seed(seed)
+    torch.manual_seed(seed if draws is None else draws)
     made = outputs(function(leaves))
     scored = [m for m in made if m.requires_grad]
     if not wanted or not scored:
@@ -34,6 +35,12 @@ def run(function, leaves, backward: bool, seed: int, narrow: torch.dtype | None 
                   for m in scored]
     grads = torch.autograd.grad(scored, wanted, directions, allow_unused=True)
     return [m.detach() for m in made] + [g for g in grads if g is not None]
+
+
+def draws_numbers(function, leaves, backward: bool, seed: int) -> bool:
+    """Whether its results are others after another seed, as with dropout."""
+    first, second = (run(function, leaves, backward, seed, draws=draws) for draws in (seed, seed + 1))
+    return any(a.shape == b.shape and not torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(first, second))
 
 
 def moved(leaf, dtype, direction: float):
