@@ -213,6 +213,7 @@ PyObject *compileText(PyObject *, PyObject *values) {
     const std::string source = toText(graph);
     {
       const WithoutGil free;
+      const TurnScope scope;
       step->graph = compileGraph(source, step->name, options);
     }
     auto *made = allocated<StepObject>(stepType);

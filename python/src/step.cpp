@@ -33,12 +33,32 @@ void checkBytes(const Layout &layout, int64_t bytes, const std::string &name) {
     raise(PyExc_ValueError, "the layout of `" + name + "` has another size than the step's tensor");
 }
 
+struct Scopes {
+  int depth = 0;
+  std::vector<CompiledGraph> ended;
+};
+thread_local Scopes scopes;
+
 } // namespace
+
+TurnScope::TurnScope() {
+  ++scopes.depth;
+}
+
+TurnScope::~TurnScope() {
+  if (--scopes.depth == 0)
+    scopes.ended.clear();
+}
+
+void TurnScope::end(CompiledGraph graph) {
+  if (scopes.depth > 0)
+    scopes.ended.push_back(std::move(graph));
+}
 
 /// The executable's end waits for the device's turn. No step after it may take results of its sizes.
 Step::~Step() {
   const WithoutGil free;
-  graph = {};
+  TurnScope::end(std::move(graph));
   ResultMemory::ofProcess().trim();
 }
 
@@ -269,6 +289,7 @@ runtime::Error Call::execute(Running &running) const {
   runtime::Error error;
   {
     const WithoutGil free;
+    const TurnScope scope;
     const std::lock_guard lock(step->turn);
     if (!isOnCpu)
       error = executable.startOn(stream, running.inputs, running.outputs, running.states);

@@ -23,6 +23,19 @@ private:
   PyThreadState *state;
 };
 
+/// A scope in which this thread may have a device's turn. Python may run in it, and with it its garbage collector: a
+/// compiled graph that ends meanwhile, whose end would wait for the same turn, is kept until the scope ends.
+class TurnScope {
+public:
+  TurnScope();
+  ~TurnScope();
+  TurnScope(const TurnScope &) = delete;
+  TurnScope &operator=(const TurnScope &) = delete;
+
+  /// Ends a graph, now or when this thread's scopes have ended.
+  static void end(CompiledGraph graph);
+};
+
 /// A compiled graph that several calls may share. One run at a time; others wait.
 struct Step {
   Step() = default;

@@ -2,6 +2,7 @@
 
 import copy
 import faulthandler
+import gc
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 
 import tcc.torch
 from tcc import _native
+from tcc.torch import fallback
 
 
 def compiled(function, **options):
@@ -352,6 +354,41 @@ def test_a_step_ends_while_another_calls_python():
     _native.compile(graph, "third", [], False)
     thread.join()
     faulthandler.cancel_dump_traceback_later()
+
+
+@torch.library.custom_op("tcc_test::collects", mutates_args=())
+def collects(x: torch.Tensor) -> torch.Tensor:
+    gc.collect()
+    return x + 1
+
+
+@collects.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_steps_end_while_python_runs_inside_of_another(monkeypatch):
+    """Python's garbage collector may end a step while another one runs an op by Python, or looks one up."""
+    faulthandler.dump_traceback_later(60, exit=True)
+
+    def garbage():
+        step = _native.compile("module { func.func @step(%x: tensor<3xf32>) -> tensor<3xf32> { "
+                               "return %x : tensor<3xf32> } }", "garbage", [], False)
+        cycle = [step]
+        cycle.append(cycle)
+
+    original = fallback.call_of
+    monkeypatch.setattr(fallback, "call_of", lambda *args: (gc.collect(), original(*args))[1])
+    gc.disable()
+    try:
+        garbage()
+        f = torch.compile(lambda x: collects(x) * 2, backend="tcc")
+        assert torch.equal(f(torch.ones(3)), torch.full((3,), 4.0))
+        garbage()
+        assert torch.equal(f(torch.ones(3)), torch.full((3,), 4.0))
+    finally:
+        gc.enable()
+        faulthandler.cancel_dump_traceback_later()
 
 
 def test_a_forked_child_goes_on():
