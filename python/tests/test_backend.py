@@ -490,6 +490,7 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+@pytest.mark.long
 def test_memory_of_large_results_is_kept_until_it_is_asked_for():
     f = compiled(lambda x: x + 1)
     x = torch.zeros(1 << 25)
@@ -573,6 +574,7 @@ def test_steps_with_ops_of_aten_are_kept_on_disk(name, tmp_path):
         assert torch.equal(seen, wanted) if name != "list" else torch.allclose(seen, wanted, atol=1e-6)
 
 
+@pytest.mark.long
 def test_another_process_takes_a_step_with_ops_of_aten_from_disk(tmp_path):
     program = f"""
 import torch, tcc.torch
