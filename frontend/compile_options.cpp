@@ -70,7 +70,7 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   options.threads = flags.threads;
   options.cache = fileCache(flags);
   options.tuning = flags.tuning;
-  options.tuningSeconds = flags.tuningSeconds;
+  options.tuningSeconds = flags.tuningSeconds.value_or(usualTuningSeconds);
   options.allowCustomCode = flags.allowCustomCode;
   options.code.fastMath = flags.fastMath;
   options.code.tf32 = flags.tf32;

@@ -4,6 +4,7 @@
 #pragma once
 #include "passes/pass_flags.h"
 #include "runtime/dtype.h"
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,12 +26,13 @@ struct CompilerFlags : PassFlags {
   bool chooseProducts = false; ///< --dtype=auto: `products` is what the target multiplies fastest (product_choice.h)
   /// --remat=: what is computed again so that it need not be kept; nothing: as little as the memory limit allows.
   std::optional<Remat> remat = {};
-  int64_t memoryLimit = 0;          ///< -fmemory-limit=: bytes that a step's plan must fit in; 0: none
-  bool memoryReport = false;        ///< -fmemory-report: what the planned peak consists of, before anything runs
-  bool leastMemory = false;         ///< -Os, -Oz: without --remat=, recompute what makes the plan smallest
-  std::string reportFolder = {};    ///< --report=: where a page with all that is known of the step is written
-  std::string tuning = {};          ///< --tuning=: the file that remembers what measurements chose
-  double tuningSeconds = 20;        ///< --tuning-seconds=: for so long -O3 measures kernels
+  int64_t memoryLimit = 0;       ///< -fmemory-limit=: bytes that a step's plan must fit in; 0: none
+  bool memoryReport = false;     ///< -fmemory-report: what the planned peak consists of, before anything runs
+  bool leastMemory = false;      ///< -Os, -Oz: without --remat=, recompute what makes the plan smallest
+  std::string reportFolder = {}; ///< --report=: where a page with all that is known of the step is written
+  std::string tuning = {};       ///< --tuning=: the file that remembers what measurements chose
+  /// --tuning-seconds=: for so long -O3 measures kernels; nothing: for the usual 20 s.
+  std::optional<double> tuningSeconds = {};
   int threads = 0;                  ///< 0: all that the process may use
   std::string march = {};           ///< empty: native
   bool fastMath = false;            ///< approximations are allowed

@@ -139,9 +139,13 @@ KernelInfo normalized(KernelInfo form);
 /// Hash of a form: equal for equal ones.
 size_t hashOf(const KernelInfo &form);
 
-/// Whether result `result` may be written into the buffer of argument `argument`. That is so if the argument is read
-/// only in its own row, in no later stage than the one that writes, and in that stage only at the written index. The
-/// planner puts no other result over an argument, so an emitter may rely on this.
-bool mayShareBuffer(const KernelInfo &info, unsigned result, unsigned argument);
+/// Whether a result may be written into the buffer of an argument, for each result one after the other all arguments.
+/// That is so if the argument is read only in its own row, in no later stage than the one that writes, and in that
+/// stage only at the written index. The planner puts no other result over an argument, so an emitter may rely on this.
+std::vector<bool> sharedBuffers(const KernelInfo &info);
+/// The same of one result and one argument.
+inline bool mayShareBuffer(const KernelInfo &info, unsigned result, unsigned argument) {
+  return sharedBuffers(info)[result * info.arguments.size() + argument];
+}
 
 } // namespace tcc

@@ -176,26 +176,32 @@ void KernelInfo::print(llvm::raw_ostream &os) const {
   }
 }
 
-bool mayShareBuffer(const KernelInfo &info, unsigned result, unsigned argument) {
-  const KernelStore &store = info.stores[result];
-  bool isBase = store.kind == KernelStore::Kind::scatterAdd && store.scatterBase == argument;
-  if (store.kind != KernelStore::Kind::element && !isBase)
-    return false;
-  for (auto [i, other] : llvm::enumerate(info.stores)) // a scatter reads its base as it writes
-    if (i != result && other.kind == KernelStore::Kind::scatterAdd && other.scatterBase == argument)
-      return false;
-  std::vector<unsigned> last = lastStages(info);
+std::vector<bool> sharedBuffers(const KernelInfo &info) {
+  const size_t arguments = info.arguments.size();
+  std::vector<bool> shared(info.results.size() * arguments);
+  auto isBase = [](const KernelStore &store, unsigned argument) {
+    return store.kind == KernelStore::Kind::scatterAdd && store.scatterBase == argument;
+  };
+  for (auto [result, store] : llvm::enumerate(info.stores))
+    for (unsigned argument = 0; argument < arguments; ++argument) {
+      // A scatter reads its base as it writes.
+      auto isOthersBase = [&](const KernelStore &other) { return &other != &store && isBase(other, argument); };
+      shared[result * arguments + argument] = (store.kind == KernelStore::Kind::element || isBase(store, argument)) &&
+                                              llvm::none_of(info.stores, isOthersBase);
+    }
+  const std::vector<unsigned> last = lastStages(info);
   for (auto [i, node] : llvm::enumerate(info.nodes)) {
-    if (node.kind != KernelNode::Kind::load || node.argument != argument)
+    if (node.kind != KernelNode::Kind::load)
       continue;
-    if (isBase || !node.operands.empty() || !(node.index == store.index) || node.perColumn != store.perColumn)
-      return false;
-    if (last[i] > info.nodes[store.node].stage)
-      return false;
-    if (facts(node.type).bytes != facts(info.nodes[store.node].type).bytes)
-      return false;
+    for (auto [result, store] : llvm::enumerate(info.stores)) {
+      const KernelNode &written = info.nodes[store.node];
+      if (isBase(store, node.argument) || !node.operands.empty() || !(node.index == store.index) ||
+          node.perColumn != store.perColumn || last[i] > written.stage ||
+          facts(node.type).bytes != facts(written.type).bytes)
+        shared[result * arguments + node.argument] = false;
+    }
   }
-  return true;
+  return shared;
 }
 
 } // namespace tcc

@@ -118,17 +118,15 @@ SmallVector<StringRef> namesOf(Block &body) {
   return llvm::to_vector(llvm::make_first_range(order));
 }
 
-Location mainLocation(Block &body) {
-  SmallVector<StringRef> names = namesOf(body);
+Location mainLocation(Block &body, ArrayRef<StringRef> names) {
   for (Operation &op : body.without_terminator())
     if (!names.empty() && nameOf(&op) == names[0] && sourceOf(op.getLoc()))
       return op.getLoc();
   return body.getTerminator()->getLoc();
 }
 
-std::string kernelLabel(Block &body) {
+std::string kernelLabel(ArrayRef<StringRef> names) {
   constexpr size_t mostParts = 4; // and no bound on characters, which would make labels depend on how long names are
-  SmallVector<StringRef> names = namesOf(body);
   if (names.empty())
     return "copy";
   std::string label = names[0].str();

@@ -26,11 +26,11 @@ llvm::StringRef scopeOf(llvm::StringRef name);
 /// part of the gradient.
 llvm::SmallVector<llvm::StringRef> namesOf(mlir::Block &body);
 
-/// The place where people look for the kernel: that of an op with the first of namesOf().
-mlir::Location mainLocation(mlir::Block &body);
+/// The place where people look for the kernel with these names: that of an op with the first of them.
+mlir::Location mainLocation(mlir::Block &body, llvm::ArrayRef<llvm::StringRef> names);
 
-/// The label of a kernel with this region: its first name, then the others shortened: "h.3.mlp.gelu+bias".
-std::string kernelLabel(mlir::Block &body);
+/// The label of a kernel with these names: its first name, then the others shortened: "h.3.mlp.gelu+bias".
+std::string kernelLabel(llvm::ArrayRef<llvm::StringRef> names);
 
 /// What a kernel with this region computes, without names: each kind of op once, in order: "exp_mul", or "copy".
 std::string workOf(mlir::Block &body);

@@ -149,8 +149,9 @@ private:
   llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
   llvm::DenseMap<Type, int64_t> bytesOfType;
   llvm::DenseSet<Value> freeValues;
-  llvm::DenseSet<Value> windows; // overlapping windows that matmuls read
-  llvm::DenseSet<Value> updates; // those of updatesOf, if the level decides otherwise about them
+  llvm::DenseSet<Value> windows;  // overlapping windows that matmuls read
+  llvm::DenseSet<Value> updates;  // those of updatesOf, if the level decides otherwise about them
+  std::vector<int64_t> savedWith; // by group: what pushCandidates has added up so far, else 0
 
   int64_t bytesOf(Value value) {
     RankedTensorType type = tensorType(value);
@@ -352,43 +353,50 @@ private:
     }
   };
 
-  int64_t gainOf(unsigned a, unsigned b) {
-    int64_t gain = 0;
-    auto produced = [&](unsigned producer, unsigned consumer) {
-      for (Value value : groups[producer].results)
-        if (groups[consumer].arguments.contains(value)) {
-          gain += bytesOf(value);
-          if (!isResult(value, producer, consumer))
-            gain += bytesOf(value);
-        }
-    };
-    produced(a, b);
-    produced(b, a);
-    for (Value argument : groups[a].arguments)
-      if (groups[b].arguments.contains(argument))
-        gain += bytesOf(argument);
-    return gain;
-  }
-
-  /// The earlier groups that the group could be merged with: thus each pair comes once.
+  /// The earlier groups that the group could be merged with, thus each pair once, and the bytes of memory traffic that
+  /// this would save. One walk over what the group reads and stores adds them up for all partners.
   void pushCandidates(unsigned id, std::priority_queue<Candidate> &queue) {
     SmallVector<unsigned, 32> partners;
+    auto isPartner = [&](unsigned other) { return other < id && groups[other].alive; };
+    auto add = [&](unsigned partner, int64_t bytes) {
+      if (savedWith[partner] == 0)
+        partners.push_back(partner);
+      savedWith[partner] += bytes;
+    };
+    // What one computes for the other is no longer read, and where nobody else needs it no longer written either.
+    auto passedOn = [&](Value value, unsigned partner) {
+      return bytesOf(value) * (isResult(value, id, partner) ? 1 : 2);
+    };
+    savedWith.resize(groups.size());
+    SmallVector<Value> readByMany; // whose readers are no partners for that alone
     for (Value argument : groups[id].arguments) {
-      if (auto producer = groupOf.find(argument); producer != groupOf.end())
-        partners.push_back(producer->second);
-      auto known = users.find(argument);
-      if (known != users.end() && static_cast<int64_t>(known->second.size()) <= target.mostSiblings)
-        partners.append(known->second.begin(), known->second.end());
+      if (auto producer = groupOf.find(argument); producer != groupOf.end() && isPartner(producer->second))
+        add(producer->second, passedOn(argument, producer->second));
+      auto readers = users.find(argument);
+      if (readers == users.end())
+        continue;
+      if (static_cast<int64_t>(readers->second.size()) > target.mostSiblings) {
+        readByMany.push_back(argument);
+        continue;
+      }
+      const int64_t bytes = bytesOf(argument);
+      for (unsigned reader : readers->second)
+        if (isPartner(reader))
+          add(reader, bytes);
     }
-    for (Value value : groups[id].results)
-      if (auto known = users.find(value); known != users.end())
-        partners.append(known->second.begin(), known->second.end());
-    std::sort(partners.begin(), partners.end()); // llvm::sort of numbers is qsort, which takes three times as long
-    partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
-    for (unsigned partner : partners)
-      if (partner < id && groups[partner].alive)
-        if (int64_t gain = gainOf(id, partner); gain > 0)
-          queue.push({gain, partner, id});
+    for (Value result : groups[id].results)
+      if (auto readers = users.find(result); readers != users.end())
+        for (unsigned reader : readers->second)
+          if (isPartner(reader))
+            add(reader, passedOn(result, reader));
+    for (unsigned partner : partners) {
+      int64_t gain = std::exchange(savedWith[partner], 0);
+      for (Value argument : readByMany)
+        if (groups[partner].arguments.contains(argument))
+          gain += bytesOf(argument);
+      if (gain > 0)
+        queue.push({gain, partner, id});
+    }
   }
 
   /// Limits that a kernel of one op may exceed, but no merged one.

@@ -140,8 +140,9 @@ private:
     for (Value result : results)
       yields.push_back(cloneInto(inner, result, region));
     YieldOp::create(inner, loc, yields);
-    kernel.setLabel(kernelLabel(body));
-    locations.insert(locations.begin(), mainLocation(body));
+    const SmallVector<StringRef> names = namesOf(body);
+    kernel.setLabel(kernelLabel(names));
+    locations.insert(locations.begin(), mainLocation(body, names));
     kernel->setLoc(FusedLoc::get(builder.getContext(), locations));
     group.kernel = kernel;
     for (auto [result, made] : llvm::zip(results, kernel.getResults()))

@@ -5,6 +5,7 @@
 // such a function begins. Never: splitting a difference whose halves may cancel, approximations, literals that are no
 // splat and over 1 KiB, CSE across kernels.
 #include "ir/emit.h"
+#include "ir/known_traits.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -287,10 +288,23 @@ LogicalResult refuseMoreRounds(func::FuncOp function) {
   return function.emitError() << "simplify did not come to an end in " << mostRounds << " rounds";
 }
 
+/// Whether an op with a result has no other effect. An op of the dialect that may run at any time has none (Pure),
+/// which is known of its kind; all others are asked.
+bool onlyComputes(Operation &op) {
+  return op.getNumResults() > 0 &&
+         ((isa_and_present<TccDialect>(op.getDialect()) && knownTrait<OpTrait::AlwaysSpeculatableImplTrait>(&op)) ||
+          isMemoryEffectFree(&op));
+}
+
+bool hasRegions(func::FuncOp function) {
+  return llvm::any_of(function.getBody().front(), [](Operation &op) { return op.getNumRegions() > 0; });
+}
+
 /// Common subexpressions, with the result of MLIR's pass, which costs four times as much in one block without regions.
-void shareSubexpressions(func::FuncOp function, bool &merged) {
+/// `readers` (where given, and without regions) takes the ops that read another op's result now.
+void shareSubexpressions(func::FuncOp function, bool &merged, llvm::DenseSet<Operation *> *readers = nullptr) {
   Block &block = function.getBody().front();
-  if (llvm::any_of(block, [](Operation &op) { return op.getNumRegions() > 0; })) {
+  if (hasRegions(function)) {
     IRRewriter rewriter(function.getContext());
     DominanceInfo dominance(function);
     eliminateCommonSubExpressions(rewriter, dominance, function, &merged);
@@ -298,8 +312,8 @@ void shareSubexpressions(func::FuncOp function, bool &merged) {
   }
   KnownComputations known;
   for (Operation &op : llvm::make_early_inc_range(block.without_terminator()))
-    if (op.getNumResults() > 0 && isMemoryEffectFree(&op))
-      merged |= known.share(op);
+    if (onlyComputes(op))
+      merged |= known.share(op, readers);
 }
 
 /// Whether rules have written ops, of which some may now be equal; taking ops away makes none equal.
@@ -310,18 +324,40 @@ struct WrittenOps : RewriterBase::Listener {
   void notifyOperationReplaced(Operation *, ValueRange) override { any = true; }
 };
 
-/// Rounds of rules over all ops, each followed by common subexpressions if it wrote any op, until a round finds
-/// nothing.
+/// The ops at which rules may find something after `readers` have got other operands, the last one first: those, and
+/// the ops whose rules look further than at what makes their operands, or count its readers.
+SmallVector<Operation *> opsToTryAgain(func::FuncOp function, const llvm::DenseSet<Operation *> &readers) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : llvm::reverse(function.getBody().front().without_terminator()))
+    if (readers.contains(&op) || isa<ReduceSumOp>(op) ||
+        (isa<AddOp>(op) && llvm::any_of(op.getOperands(), [](Value x) { return x.getDefiningOp<ScatterAddOp>(); })))
+      ops.push_back(&op);
+  return ops;
+}
+
+/// Rounds of rules, each followed by common subexpressions if it wrote any op, until a round finds nothing. The first
+/// one is over all ops. It leaves none at which a rule finds something by a look at what makes its operands, so the
+/// later ones are over the ops that the sharing has changed, and those of which more is asked.
 LogicalResult simplifyWhole(func::FuncOp function, const FrozenRewritePatternSet &rules) {
+  const bool everywhere = hasRegions(function);
+  llvm::DenseSet<Operation *> readers;
   for (int round = 0; round < mostRounds; ++round) {
     WrittenOps written;
-    GreedyRewriteConfig config = configOf(1);
-    config.setListener(&written);
-    // It is no failure that one round has not come to an end.
-    const bool changed = failed(applyPatternsGreedily(function, rules, config));
-    bool merged = false;
+    bool changed = false, merged = false;
+    if (round == 0 || everywhere) {
+      GreedyRewriteConfig config = configOf(1);
+      config.setListener(&written);
+      // It is no failure that one round has not come to an end.
+      changed = failed(applyPatternsGreedily(function, rules, config));
+    } else {
+      GreedyRewriteConfig config = configOf(mostRounds);
+      config.setListener(&written);
+      if (failed(applyOpPatternsGreedily(opsToTryAgain(function, readers), rules, config, &changed)))
+        return refuseMoreRounds(function);
+    }
+    readers.clear();
     if (written.any || round == 0)
-      shareSubexpressions(function, merged);
+      shareSubexpressions(function, merged, &readers);
     if (merged)
       eraseDeadOps(function);
     if (!changed && !merged)

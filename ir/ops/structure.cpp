@@ -66,13 +66,11 @@ SmallVector<StridedView, 2> KernelOp::operandViews(const ViewLimits &) {
 }
 
 llvm::BitVector KernelOp::sharedBuffers() {
-  unsigned operands = getInputs().size();
-  llvm::BitVector shared(getNumResults() * operands);
+  llvm::BitVector shared(getNumResults() * getInputs().size());
   const std::shared_ptr<const KnownKernel> known = KernelForms::of(*this);
-  const std::optional<KernelInfo> &info = known->form;
-  for (unsigned result = 0; info && result < getNumResults(); ++result)
-    for (unsigned operand = 0; operand < operands; ++operand)
-      shared[result * operands + operand] = mayShareBuffer(*info, result, operand);
+  if (known->form)
+    for (auto [pair, isShared] : llvm::enumerate(tcc::sharedBuffers(*known->form)))
+      shared[pair] = isShared;
   return shared;
 }
 
