@@ -17,6 +17,7 @@
 #include <fstream>
 #include <optional>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
@@ -36,11 +37,11 @@ constexpr size_t mostWords = 500; ///< bytes of what mpirun says, in an error
 constexpr const char *socketVariable =
     "TCC_RANKS_STARTER"; ///< the abstract socket of the process that started the ranks
 
-/// What a rank says: first who it is, then each step, whether it waits long for others or lets them wait, at last that
-/// its work is done, before it takes leave of the others.
+/// What a rank says: first who it is and its launcher's job, then each step, whether it waits long for others or lets
+/// them wait, at last that its work is done, before it takes leave of the others.
 struct Word {
-  enum Kind : int64_t { joined, step, waiting, busy, over } kind = joined;
-  int64_t rank = 0, value = 0; ///< value: process, step, whether it is so, or exit status
+  enum Kind : int64_t { joined, job, step, waiting, busy, over } kind = joined;
+  int64_t rank = 0, value = 0; ///< value: process, Open MPI's number of the job, step, whether it is so, or exit status
 };
 
 /// A message that carries two open streams: descriptors as they are in the process that has the message.
@@ -188,6 +189,9 @@ public:
     if (listener < 0 || ::bind(listener, reinterpret_cast<const sockaddr *>(&address), length) != 0 ||
         ::listen(listener, int(std::min<int64_t>(count, SOMAXCONN))) != 0)
       throw Error(fmt::format("no socket for the ranks to be started: {}", std::strerror(errno)));
+    closings = ::epoll_create1(EPOLL_CLOEXEC);
+    if (closings < 0)
+      throw Error(fmt::format("the ends of ranks cannot be watched: {}", std::strerror(errno)));
   }
 
   int run(const Command &command, const std::vector<std::string> &arguments);
@@ -205,22 +209,28 @@ private:
 
   void spawn(const Command &command, const std::vector<std::string> &arguments);
   void accept();
-  void hear(int socket);
+  bool hearAll(int milliseconds);
+  bool hear(int socket);
+  bool hearClosings();
   void endAll();
   void findHanging();
   void findStopped();
   void findMissing();
   std::string missing() const;
   bool readLauncher();
+  void removeSharedMemory() const;
 
   Clock::duration longestStep{};
   Clock::time_point nextLook; // at the ranks' processes
   std::optional<Clock::time_point> firstJoined;
   std::string name;
   int listener = -1, launcherOutput = -1;
+  int closings = -1; // an epoll that has the ends of the ranks' sockets in the order in which they came
+  bool launcherTalks = true;
   pid_t launcher = -1;
   std::vector<Rank> ranks;
   std::vector<int> unknown;      // sockets of ranks that have not said who they are
+  std::optional<int64_t> job;    // Open MPI's number of it
   std::string launcherText;      // what mpirun itself has printed
   std::string culprit;           // the first rank that ended too early
   std::optional<int64_t> failed; // the status of a rank that said why itself
@@ -262,16 +272,54 @@ void Starter::accept() {
   const int socket = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
   if (socket < 0)
     return;
+  epoll_event closing{EPOLLRDHUP, {.fd = socket}};
+  if (::epoll_ctl(closings, EPOLL_CTL_ADD, socket, &closing) != 0) {
+    ::close(socket);
+    return;
+  }
   // The rank prints where this process does: its output does not pass through mpirun.
   StreamsMessage({1, 2}).send(socket);
   unknown.push_back(socket);
 }
 
-void Starter::hear(int socket) {
-  Word word;
-  const ssize_t bytes = ::recv(socket, &word, sizeof word, 0);
-  const auto known = std::ranges::find(ranks, socket, &Rank::socket);
-  if (bytes != ssize_t(sizeof word)) {
+/// Reads what ranks and mpirun have said, then which ranks have ended; it waits so long for the first news. Gives
+/// whether there were any.
+bool Starter::hearAll(int milliseconds) {
+  std::vector<pollfd> waiting{{listener, POLLIN, 0}};
+  if (launcherTalks)
+    waiting.push_back({launcherOutput, POLLIN, 0});
+  for (int socket : unknown)
+    waiting.push_back({socket, POLLIN, 0});
+  for (const Rank &rank : ranks)
+    if (rank.socket >= 0)
+      waiting.push_back({rank.socket, POLLIN, 0});
+  const bool isAnything = ::poll(waiting.data(), nfds_t(waiting.size()), milliseconds) > 0;
+  for (const pollfd &each : waiting) {
+    if (!each.revents)
+      continue;
+    if (each.fd == listener)
+      accept();
+    else if (launcherTalks && each.fd == launcherOutput)
+      launcherTalks = readLauncher();
+    else
+      while (hear(each.fd))
+        ;
+  }
+  return hearClosings() || isAnything;
+}
+
+/// A rank that was ended pulls others down: MPI's launcher kills them. This process may see all of that at once, such
+/// as where it had no CPU meanwhile, so the first end is told by the kernel: an epoll lists sockets in the order in
+/// which they became ready, and these are watched for their ends alone. The launcher learns of a rank's end after that
+/// one's files are closed.
+bool Starter::hearClosings() {
+  std::vector<epoll_event> closed(ranks.size());
+  const int count = ::epoll_wait(closings, closed.data(), int(closed.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const int socket = closed[size_t(i)].data.fd;
+    while (hear(socket)) // what it has said before
+      ;
+    const auto known = std::ranges::find(ranks, socket, &Rank::socket);
     if (known != ranks.end()) {
       known->socket = -1;
       if (!known->isOver && culprit.empty() && !failed)
@@ -282,10 +330,17 @@ void Starter::hear(int socket) {
     }
     std::erase(unknown, socket);
     ::close(socket);
-    return;
   }
+  return count > 0;
+}
+
+/// Reads one word of a rank; false where there is none.
+bool Starter::hear(int socket) {
+  Word word;
+  if (::recv(socket, &word, sizeof word, MSG_DONTWAIT) != ssize_t(sizeof word))
+    return false;
   if (word.rank < 0 || word.rank >= int64_t(ranks.size()))
-    return;
+    return true;
   Rank &rank = ranks[size_t(word.rank)];
   switch (word.kind) {
   case Word::joined:
@@ -295,6 +350,9 @@ void Starter::hear(int socket) {
     if (!firstJoined)
       firstJoined = Clock::now();
     std::erase(unknown, socket);
+    break;
+  case Word::job:
+    job = word.value;
     break;
   case Word::step:
     if (rank.step >= 0)
@@ -315,6 +373,7 @@ void Starter::hear(int socket) {
       failed = word.value;
     break;
   }
+  return true;
 }
 
 /// Ranks that have not said who they are: where another one ends, these may have ended before it.
@@ -387,6 +446,19 @@ void Starter::endAll() {
   ::kill(-launcher, SIGTERM);
 }
 
+/// Open MPI does not always remove what ranks that were killed have shared. The files' names have the user and the job.
+void Starter::removeSharedMemory() const {
+  if (!job)
+    return;
+  const std::string ofJob = fmt::format(".{}.{:x}.", ::geteuid(), *job);
+  std::error_code problem;
+  for (const auto &file : std::filesystem::directory_iterator("/dev/shm", problem)) {
+    const std::string own = file.path().filename().string();
+    if (own.starts_with("vader_segment.") && own.find(ofJob) != std::string::npos)
+      std::filesystem::remove(file.path(), problem);
+  }
+}
+
 int Starter::run(const Command &command, const std::vector<std::string> &arguments) {
   forwarded = 0;
   struct sigaction action{};
@@ -394,29 +466,11 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
   spawn(command, arguments);
-  bool isEnding = false, launcherTalks = true;
+  bool isEnding = false;
   Clock::time_point killAt;
   int status = 0;
   while (true) {
-    std::vector<pollfd> waiting{{listener, POLLIN, 0}};
-    if (launcherTalks)
-      waiting.push_back({launcherOutput, POLLIN, 0});
-    for (int socket : unknown)
-      waiting.push_back({socket, POLLIN, 0});
-    for (const Rank &rank : ranks)
-      if (rank.socket >= 0)
-        waiting.push_back({rank.socket, POLLIN, 0});
-    ::poll(waiting.data(), nfds_t(waiting.size()), 200);
-    for (const pollfd &each : waiting) {
-      if (!each.revents)
-        continue;
-      if (each.fd == listener)
-        accept();
-      else if (launcherTalks && each.fd == launcherOutput)
-        launcherTalks = readLauncher();
-      else
-        hear(each.fd);
-    }
+    hearAll(200);
     if (const int signal = forwarded) {
       forwarded = 0;
       for (const Rank &rank : ranks)
@@ -449,11 +503,16 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
     if (::waitpid(launcher, &status, WNOHANG) == launcher)
       break;
   }
+  while (hearAll(0)) // mpirun may be gone before all is read that ranks have said
+    ;
+  if (!culprit.empty() && !isEnding)
+    std::fprintf(stderr, "error: %s\n", culprit.c_str());
   for (const Rank &rank : ranks) // none outlives the run
     if (rank.socket >= 0 && !rank.isOver)
       ::kill(pid_t(rank.process), SIGKILL);
   while (launcherTalks)
     launcherTalks = readLauncher();
+  removeSharedMemory();
   if (!culprit.empty())
     return 1;
   if (failed)
@@ -495,6 +554,8 @@ void joinStarter() {
   starterStreams = message.receive(socket);
   starterSocket = socket;
   tell(Word::joined, ::getpid());
+  if (const char *job = std::getenv("OMPI_MCA_ess_base_jobid"))
+    tell(Word::job, std::atoll(job));
 }
 
 /// From now on the rank prints where the process does that started it. While MPI starts it does not: an MPI that fails

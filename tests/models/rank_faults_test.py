@@ -8,6 +8,7 @@ Exit status 77 where there is no MPI.
 """
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -153,6 +154,24 @@ def killed(trainer, mpis, full, seed):
         named = f"(process {victim})" in run.said or f"rank {number}" in run.said.partition("had not begun:")[2]
         check(named or "no rank has begun" in run.said, f"{mpi}: the line names rank {number}, {victim}: {run.said}")
         resumes(trainer, folder)
+
+
+def heard_late(trainer, mpis, full, seed):
+    """A rank is killed while the process that started the ranks has no CPU, and the MPI's launcher kills the others:
+    the first one is named all the same, and nothing is left in shared memory."""
+    generator = random.Random(seed)
+    for mpi, _ in itertools.product(mpis, range(20 if full else 2)):
+        run = Run(trainer, mpi, 4, *LONG)
+        run.wait_for_steps()
+        number = generator.randrange(4)
+        victim = run.processes()[number]
+        run.started.send_signal(signal.SIGSTOP)
+        os.kill(victim, signal.SIGKILL)
+        time.sleep(1)
+        run.started.send_signal(signal.SIGCONT)
+        run.check_end(f"rank {number} is killed while nobody looks", 5, status=1)
+        check(f"rank {number} (process {victim}) was ended in step" in run.said,
+              f"{mpi}: the line names rank {number}, {victim}: {run.said}")
 
 
 def hanging(trainer, mpis, full, seed):
@@ -410,8 +429,8 @@ def of_another_build(trainer):
 
 def tests_of(trainer, mpis, given):
     drawn = (trainer, mpis, given.full, given.seed)
-    return [("killed", lambda: killed(*drawn)), ("hanging", lambda: hanging(*drawn)),
-            ("stopped", lambda: stopped(*drawn)), ("refused", lambda: refused(*drawn)),
+    return [("killed", lambda: killed(*drawn)), ("heard_late", lambda: heard_late(*drawn)),
+            ("hanging", lambda: hanging(*drawn)), ("stopped", lambda: stopped(*drawn)), ("refused", lambda: refused(*drawn)),
             ("left_alone", lambda: left_alone(*drawn)), ("missing", lambda: missing(*drawn)),
             ("spoilt", lambda: spoilt(*drawn)), ("full_disk", lambda: full_disk(*drawn)),
             ("no_shared_memory", lambda: no_shared_memory(*drawn)), ("diverged", lambda: diverged(trainer, mpis))]
