@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-from rank_runs import check, run_tests, started_by
+from rank_runs import check, run_tests, started_by, tensor_files
 
 LANES = ["--batch", "8", "--lanes", "8"]
 LONG = [*LANES, "--steps", "1000000", "--schedule", "constant"]
@@ -154,6 +154,33 @@ def killed(trainer, mpis, full, seed):
         named = f"(process {victim})" in run.said or f"rank {number}" in run.said.partition("had not begun:")[2]
         check(named or "no rank has begun" in run.said, f"{mpi}: the line names rank {number}, {victim}: {run.said}")
         resumes(trainer, folder)
+
+
+def goes_on(trainer, mpis, full, seed):
+    """4 ranks of which one is killed, then 2, killed too, then 4 again: the bits and the last checkpoint of a run of 4 that
+    nothing stopped."""
+    generator = random.Random(seed)
+    every = [(mpi, zero) for mpi in mpis for zero in (0, 1, 2, 3)]
+    for mpi, zero in every if full else [generator.choice(every)]:
+        folder, whole_folder = trainer.file("goes_on"), trainer.file("whole")
+        options = [*LANES, "--schedule", "constant", "--warmup", "0", "--dropout", "0.1", "--hash-every", "5",
+                   "--checkpoint-every", "5", f"--zero={zero}"]
+        parts = []
+        for ranks in (4, 2):
+            run = Run(trainer, mpi, ranks, *options, "--steps", "1000000", "--checkpoint", folder, *(["--resume"] if parts else []))
+            run.wait_for_steps(12)
+            number = generator.randrange(ranks)
+            os.kill(run.processes()[number], signal.SIGKILL)
+            run.check_end(f"--zero={zero}, rank {number} is killed after a checkpoint", 5, status=1)
+            parts.append(trainer.bits(run.log))
+        last = max(int(name.removeprefix("step-")) for name in os.listdir(folder) if re.fullmatch(r"step-\d+", name)) + 8
+        of_four = [*options, "--steps", str(last), "--ranks=4", "--checkpoint"]
+        parts.append(trainer.run(*of_four, folder, "--resume", mpi=mpi)[0])
+        whole, _ = trainer.run(*of_four, whole_folder, mpi=mpi)
+        print(f"{mpi}, --zero={zero}: steps {', '.join(f'{min(part)} to {max(part)}' for part in parts)} of {last}", flush=True)
+        check(all(part.items() <= whole.items() for part in parts) and min(parts[2]) <= max(parts[1]) + 1,
+              f"4, 2 and 4 ranks by {mpi}, --zero={zero}, have the bits of a run of 4 that nothing stopped")
+        check(tensor_files(folder) == tensor_files(whole_folder), f"{mpi}, --zero={zero}: so has the checkpoint")
 
 
 def heard_late(trainer, mpis, full, seed):
@@ -429,7 +456,7 @@ def of_another_build(trainer):
 
 def tests_of(trainer, mpis, given):
     drawn = (trainer, mpis, given.full, given.seed)
-    return [("killed", lambda: killed(*drawn)), ("heard_late", lambda: heard_late(*drawn)),
+    return [("killed", lambda: killed(*drawn)), ("goes_on", lambda: goes_on(*drawn)), ("heard_late", lambda: heard_late(*drawn)),
             ("hanging", lambda: hanging(*drawn)), ("stopped", lambda: stopped(*drawn)), ("refused", lambda: refused(*drawn)),
             ("left_alone", lambda: left_alone(*drawn)), ("missing", lambda: missing(*drawn)),
             ("spoilt", lambda: spoilt(*drawn)), ("full_disk", lambda: full_disk(*drawn)),

@@ -82,6 +82,17 @@ class Trainer:
         return steps
 
 
+def tensor_files(folder):
+    """The bytes of each tensor file of the last checkpoint."""
+    last = os.path.join(folder, max(name for name in os.listdir(folder) if name.startswith("step-")))
+    found = {}
+    for name in os.listdir(last):
+        if name.endswith(".safetensors"):
+            with open(os.path.join(last, name), "rb") as file:
+                found[name] = file.read()
+    return found
+
+
 def stand_ins(machine):
     """Variables by which a run takes stand-ins for a GPU's libraries, in the folder `machine`."""
     libraries = {"TCC_CUDA_DRIVER": "cuda", "TCC_NVRTC": "nvrtc", "TCC_CUBLASLT": "cublaslt", "TCC_NCCL": "nccl"}
