@@ -71,7 +71,9 @@ class Trainer:
         """What must be equal: losses, norms, evaluations and hashes of the parameters, by step."""
         steps = {}
         if os.path.exists(log):
-            for line in open(log):
+            with open(log) as file:  # what is there now: a run may write faster than this reads
+                lines = file.read().splitlines()
+            for line in lines:
                 try:
                     record = json.loads(line)
                 except json.JSONDecodeError:  # the end of a line is not written yet
