@@ -190,7 +190,10 @@ private:
   Error failed(int status, const char *what) const {
     char text[1024] = {};
     shim.explain(status, text, sizeof text);
-    return Error(std::string(what) + " of rank " + std::to_string(own) + " failed: " + text);
+    std::string said = text; // MPICH's has lines
+    said.erase(said.find_last_not_of('\n') + 1);
+    std::replace(said.begin(), said.end(), '\n', ' ');
+    return Error(std::string(what) + " of rank " + std::to_string(own) + " failed: " + said);
   }
   Expected<RankWork> result(int status, RankWork work, const char *what) const {
     if (status)

@@ -8,6 +8,7 @@ Exit status 77 where there is no MPI.
 """
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -18,9 +19,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
-from rank_runs import check, run_tests, started_by
+from rank_runs import check, run_tests, started_by, tensor_files
 
 LANES = ["--batch", "8", "--lanes", "8"]
 LONG = [*LANES, "--steps", "1000000", "--schedule", "constant"]
@@ -38,6 +40,25 @@ def processes_of(parent):
             if f"TCC_RANKS_STARTER=tcc-ranks-{parent}-".encode() in environment:
                 found.append(int(entry))
     return found
+
+
+class Clock:
+    """Seconds that this process could run: while it is stopped, as all others may be then, no run ends late."""
+
+    def __init__(self):
+        self.seconds = 0.0
+        threading.Thread(target=self.count, daemon=True).start()
+
+    def count(self):
+        before = time.monotonic()
+        while True:
+            time.sleep(0.02)
+            now = time.monotonic()
+            self.seconds += min(now - before, 0.2)
+            before = now
+
+
+clock = Clock()
 
 
 def rank_of(process):
@@ -88,17 +109,19 @@ class Run:
 
     def end(self, within=60):
         """Waits for the end; `seconds` says how long that took, `said` what stderr has."""
-        begin = time.time()
-        try:
-            self.said = self.started.communicate(timeout=within)[1]
-        except subprocess.TimeoutExpired:
-            self.said = f"it does not end within {within} s\n"
-            for process in processes_of(self.started.pid):
-                with contextlib.suppress(OSError):
-                    os.kill(process, signal.SIGKILL)
-            self.started.kill()
-            self.started.wait()
-        self.seconds = time.time() - begin
+        begin = clock.seconds
+        while self.started.returncode is None:
+            try:
+                self.said = self.started.communicate(timeout=0.02)[1]
+            except subprocess.TimeoutExpired:
+                if clock.seconds - begin < within:
+                    continue
+                for process in processes_of(self.started.pid):
+                    with contextlib.suppress(OSError):
+                        os.kill(process, signal.SIGKILL)
+                self.started.kill()
+                self.said = f"it does not end within {within} s: {self.started.communicate()[1]}\n"
+        self.seconds = clock.seconds - begin
         return self.started.returncode
 
     def check_end(self, what, within, status=None):
@@ -153,6 +176,51 @@ def killed(trainer, mpis, full, seed):
         named = f"(process {victim})" in run.said or f"rank {number}" in run.said.partition("had not begun:")[2]
         check(named or "no rank has begun" in run.said, f"{mpi}: the line names rank {number}, {victim}: {run.said}")
         resumes(trainer, folder)
+
+
+def goes_on(trainer, mpis, full, seed):
+    """4 ranks of which one is killed, then 2, killed too, then 4 again: the bits and the last checkpoint of a run of 4 that
+    nothing stopped."""
+    generator = random.Random(seed)
+    every = [(mpi, zero) for mpi in mpis for zero in (0, 1, 2, 3)]
+    for mpi, zero in every if full else [generator.choice(every)]:
+        folder, whole_folder = trainer.file("goes_on"), trainer.file("whole")
+        options = [*LANES, "--schedule", "constant", "--warmup", "0", "--dropout", "0.1", "--hash-every", "5",
+                   "--checkpoint-every", "5", f"--zero={zero}"]
+        parts = []
+        for ranks in (4, 2):
+            run = Run(trainer, mpi, ranks, *options, "--steps", "1000000", "--checkpoint", folder, *(["--resume"] if parts else []))
+            run.wait_for_steps(12)
+            number = generator.randrange(ranks)
+            os.kill(run.processes()[number], signal.SIGKILL)
+            run.check_end(f"--zero={zero}, rank {number} is killed after a checkpoint", 5, status=1)
+            parts.append(trainer.bits(run.log))
+        last = max(int(name.removeprefix("step-")) for name in os.listdir(folder) if re.fullmatch(r"step-\d+", name)) + 8
+        of_four = [*options, "--steps", str(last), "--ranks=4", "--checkpoint"]
+        parts.append(trainer.run(*of_four, folder, "--resume", mpi=mpi)[0])
+        whole, _ = trainer.run(*of_four, whole_folder, mpi=mpi)
+        print(f"{mpi}, --zero={zero}: steps {', '.join(f'{min(part)} to {max(part)}' for part in parts)} of {last}", flush=True)
+        check(all(part.items() <= whole.items() for part in parts) and min(parts[2]) <= max(parts[1]) + 1,
+              f"4, 2 and 4 ranks by {mpi}, --zero={zero}, have the bits of a run of 4 that nothing stopped")
+        check(tensor_files(folder) == tensor_files(whole_folder), f"{mpi}, --zero={zero}: so has the checkpoint")
+
+
+def heard_late(trainer, mpis, full, seed):
+    """A rank is killed while the process that started the ranks has no CPU, and the MPI's launcher kills the others:
+    the first one is named all the same, and nothing is left in shared memory."""
+    generator = random.Random(seed)
+    for mpi, _ in itertools.product(mpis, range(20 if full else 2)):
+        run = Run(trainer, mpi, 4, *LONG)
+        run.wait_for_steps()
+        number = generator.randrange(4)
+        victim = run.processes()[number]
+        run.started.send_signal(signal.SIGSTOP)
+        os.kill(victim, signal.SIGKILL)
+        time.sleep(1)
+        run.started.send_signal(signal.SIGCONT)
+        run.check_end(f"rank {number} is killed while nobody looks", 5, status=1)
+        check(f"rank {number} (process {victim}) was ended in step" in run.said,
+              f"{mpi}: the line names rank {number}, {victim}: {run.said}")
 
 
 def hanging(trainer, mpis, full, seed):
@@ -410,8 +478,8 @@ def of_another_build(trainer):
 
 def tests_of(trainer, mpis, given):
     drawn = (trainer, mpis, given.full, given.seed)
-    return [("killed", lambda: killed(*drawn)), ("hanging", lambda: hanging(*drawn)),
-            ("stopped", lambda: stopped(*drawn)), ("refused", lambda: refused(*drawn)),
+    return [("killed", lambda: killed(*drawn)), ("goes_on", lambda: goes_on(*drawn)), ("heard_late", lambda: heard_late(*drawn)),
+            ("hanging", lambda: hanging(*drawn)), ("stopped", lambda: stopped(*drawn)), ("refused", lambda: refused(*drawn)),
             ("left_alone", lambda: left_alone(*drawn)), ("missing", lambda: missing(*drawn)),
             ("spoilt", lambda: spoilt(*drawn)), ("full_disk", lambda: full_disk(*drawn)),
             ("no_shared_memory", lambda: no_shared_memory(*drawn)), ("diverged", lambda: diverged(trainer, mpis))]

@@ -71,7 +71,9 @@ class Trainer:
         """What must be equal: losses, norms, evaluations and hashes of the parameters, by step."""
         steps = {}
         if os.path.exists(log):
-            for line in open(log):
+            with open(log) as file:  # what is there now: a run may write faster than this reads
+                lines = file.read().splitlines()
+            for line in lines:
                 try:
                     record = json.loads(line)
                 except json.JSONDecodeError:  # the end of a line is not written yet
@@ -80,6 +82,17 @@ class Trainer:
                     steps[record["step"]] = tuple(
                         json.dumps(record.get(key)) for key in ("loss", "norm", "val_loss", "parameters"))
         return steps
+
+
+def tensor_files(folder):
+    """The bytes of each tensor file of the last checkpoint."""
+    last = os.path.join(folder, max(name for name in os.listdir(folder) if name.startswith("step-")))
+    found = {}
+    for name in os.listdir(last):
+        if name.endswith(".safetensors"):
+            with open(os.path.join(last, name), "rb") as file:
+                found[name] = file.read()
+    return found
 
 
 def stand_ins(machine):

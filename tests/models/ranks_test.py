@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 
-from rank_runs import check, run_tests, stand_ins, started_by
+from rank_runs import check, run_tests, stand_ins, started_by, tensor_files
 
 
 def choices(full, seed):
@@ -171,17 +171,6 @@ def differ(trainer):
     runs = [trainer.run(*options, "--lanes", lanes)[0] for lanes in ("1", "2", "8")]
     check(runs[0] != runs[1] and runs[1] != runs[2], "another number of lanes has other bits")
     check(trainer.run(*options)[0] == runs[0], "without --lanes there is one")
-
-
-def tensor_files(folder):
-    """The bytes of each tensor file of the last checkpoint."""
-    last = os.path.join(folder, max(name for name in os.listdir(folder) if name.startswith("step-")))
-    found = {}
-    for name in os.listdir(last):
-        if name.endswith(".safetensors"):
-            with open(os.path.join(last, name), "rb") as file:
-                found[name] = file.read()
-    return found
 
 
 def resume(trainer, mpis, full):

@@ -23,7 +23,8 @@ struct Session {
 
   ~Session() { ranks.reset(); } // first, since it has a thread that uses the rest
 
-  /// Runs `action`. A CudaError becomes an Error; if it leaves the context unusable, it also closes the session.
+  /// Runs `action`. A CudaError becomes an Error; if it leaves the context unusable, it also closes the session. Where
+  /// the session is closed, the Error is the reason why.
   template <typename Action>
   Error attempt(Action &&action);
   /// Waits for all that was started. A capture by another thread ends first, since waiting would make it fail.
@@ -61,10 +62,11 @@ Error Session::attempt(Action &&action) {
     action();
     return closed(); // which another thread may have done meanwhile
   } catch (const CudaError &error) {
-    if (!isSticky(error.code()))
-      return Error(error.what());
-    close(error.what());
-    return closed();
+    if (isSticky(error.code()))
+      close(error.what());
+    if (Error reason = closed()) // by another thread, whose reason is what `action` has met, too
+      return reason;
+    return Error(error.what());
   }
 }
 
