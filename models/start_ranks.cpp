@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
@@ -22,6 +23,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -105,6 +107,30 @@ bool isStopped(int64_t process) {
   return name != std::string::npos && stat.substr(name + 2, 1) == "T";
 }
 
+/// What a folder has now, also where entries go meanwhile; nothing where it cannot be read.
+std::vector<std::filesystem::path> entriesOf(const std::filesystem::path &folder) {
+  std::vector<std::filesystem::path> entries;
+  std::error_code problem;
+  for (std::filesystem::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem))
+    entries.push_back(at->path());
+  return entries;
+}
+
+/// Whether a process has the file open or mapped, as far as this one may see. Who maps a file has it open until then.
+bool isInUse(const std::filesystem::path &file) {
+  std::error_code problem;
+  for (const std::filesystem::path &process : entriesOf("/proc")) {
+    for (const std::filesystem::path &open : entriesOf(process / "fd"))
+      if (std::filesystem::read_symlink(open, problem) == file)
+        return true;
+    std::ifstream maps(process / "maps");
+    for (std::string line; std::getline(maps, line);)
+      if (line.ends_with(file.native()))
+        return true;
+  }
+  return false;
+}
+
 /// What MPIs lack most often where they do not start.
 std::string sharedMemoryHint() {
   constexpr double enough = 64e6;
@@ -170,6 +196,7 @@ private:
   bool readLauncher();
   void removeSharedMemory() const;
 
+  const time_t begin = ::time(nullptr);
   Clock::duration longestStep{};
   Clock::time_point nextLook; // at the ranks' processes
   std::optional<Clock::time_point> firstJoined;
@@ -420,16 +447,18 @@ void Starter::endAll() {
   ::kill(-launcher, SIGTERM);
 }
 
-/// Open MPI does not always remove what ranks that were killed have shared. The files' names have the user and the job.
+/// What MPIs leave of ranks that were killed. Open MPI's files have the user and the job in their names. MPICH's have
+/// random names, and are there until all ranks have mapped them: one of this time that nobody has is left.
 void Starter::removeSharedMemory() const {
-  if (!job)
-    return;
-  const std::string ofJob = fmt::format(".{}.{:x}.", ::geteuid(), *job);
-  std::error_code problem;
-  for (const auto &file : std::filesystem::directory_iterator("/dev/shm", problem)) {
-    const std::string own = file.path().filename().string();
-    if (own.starts_with("vader_segment.") && own.find(ofJob) != std::string::npos)
-      std::filesystem::remove(file.path(), problem);
+  const std::string ofJob = job ? fmt::format(".{}.{:x}.", ::geteuid(), *job) : "";
+  const bool hasStarted = std::ranges::none_of(ranks, [](const Rank &rank) { return rank.step < 0; });
+  for (const std::filesystem::path &file : entriesOf("/dev/shm")) {
+    const std::string own = file.filename().string();
+    struct stat facts{};
+    if ((job && own.starts_with("vader_segment.") && own.find(ofJob) != std::string::npos) ||
+        (!hasStarted && own.starts_with("mpich_shar_tmp") && ::stat(file.c_str(), &facts) == 0 &&
+         facts.st_uid == ::geteuid() && facts.st_ctime >= begin && !isInUse(file)))
+      ::unlink(file.c_str());
   }
 }
 
