@@ -107,7 +107,10 @@ int endRun(runtime::Ranks *ranks, const std::string &message, int status, FirstS
                                                                                              : 500));
   const std::string who = ranks && ranks->rank() > 0 ? fmt::format("rank {}: ", ranks->rank()) : "";
   std::fflush(stdout);
-  // The process that started the ranks prints it, unless another rank has ended before and this error comes of that.
+  // The process that started the ranks prints it, unless another rank has ended before and this error comes of that: so
+  // it is told when that rank's files are closed.
+  if (starterSocket >= 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
   const bool isTold = tell(RankWord::over, status, who + message);
   if (isTold)
     ::shutdown(starterSocket, SHUT_WR);
