@@ -98,15 +98,16 @@ runtime::Expected<std::string> librariesText(ModuleOp module) {
   module->walk([&](CustomOp op) {
     if (!op.getLibrary())
       return;
-    std::string &digest = digests[customCall(op).library];
+    const std::string library = customCall(op).library;
+    std::string &digest = digests[library];
     if (!digest.empty())
       return;
-    if (runtime::isProvided(customCall(op).library)) {
-      const runtime::FunctionProvider *provider = runtime::providerOf(customCall(op).library);
+    if (runtime::isProvided(library)) {
+      const runtime::FunctionProvider *provider = runtime::providerOf(library);
       digest = provider ? provider->version : "?";
       return;
     }
-    const runtime::Expected<std::string> bytes = runtime::readFile(customCall(op).library);
+    const runtime::Expected<std::string> bytes = runtime::readFile(library);
     if (bytes)
       digest = hexDigest(*bytes);
     else

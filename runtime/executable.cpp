@@ -68,8 +68,8 @@ struct Executable::Impl {
                       std::span<const TensorRef> states);
   bool isPlacedAt(char *arena, const Addresses &tensors) const;
   Error place(char *arena, Addresses tensors);
-  Error placeAgain(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
-                   std::span<const TensorRef> states);
+  Error placeHanded(char *arena, Addresses tensors, std::span<const ConstTensorRef> inputs,
+                    std::span<const TensorRef> outputs, std::span<const TensorRef> states);
   Error fillTables();
   Expected<bool> runInPlace(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                             std::span<const TensorRef> states, PartialStep &step, size_t end, Profiler *profiler);
@@ -234,13 +234,12 @@ Error Executable::Impl::place(char *arena, Addresses tensors) {
   return Error::success();
 }
 
-// The same in the middle of a step, for tensors of which some have gone and others have come.
-Error Executable::Impl::placeAgain(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
-                                   std::span<const TensorRef> states) {
+// The same for tensors that are handed, whose overlaps are checked first.
+Error Executable::Impl::placeHanded(char *arena, Addresses tensors, std::span<const ConstTensorRef> inputs,
+                                    std::span<const TensorRef> outputs, std::span<const TensorRef> states) {
   if (Error error = checkOverlaps(inputs, outputs, states))
     return error;
-  auto base = arena();
-  return base ? place(*base, {addressesOf(inputs), addressesOf(outputs), addressesOf(states)}) : base.error();
+  return place(arena, std::move(tensors));
 }
 
 Error Executable::Impl::fillTables() {
@@ -266,9 +265,7 @@ Expected<bool> Executable::Impl::runInPlace(std::span<const ConstTensorRef> inpu
   if (!isPlacedAt(*base, tensors)) {
     if (step.done > 0)
       return false;
-    if (Error error = checkOverlaps(inputs, outputs, states))
-      return error;
-    if (Error error = place(*base, std::move(tensors)))
+    if (Error error = placeHanded(*base, std::move(tensors), inputs, outputs, states))
       return error;
   }
   if (checked && step.done == 0)
@@ -296,9 +293,7 @@ Expected<std::shared_ptr<StepOutputs>> Executable::Impl::start(std::span<const C
   if (!isPlacedAt(*base, tensors)) {
     if (step.done > 0)
       return none;
-    if (Error error = checkOverlaps({}, {}, states))
-      return error;
-    if (Error error = place(*base, std::move(tensors)))
+    if (Error error = placeHanded(*base, std::move(tensors), {}, {}, states))
       return error;
   }
   if (Error error = program->sendInputs(inputs))
@@ -409,11 +404,16 @@ Expected<std::unique_ptr<Executable>> Executable::load(std::string_view bytes, c
   return load(std::move(*artefact), options);
 }
 
+/// What is wrong with the tensors of a run of the instructions from `begin` up to `end`. With `times`, inputs and
+/// outputs may be null that these do not need.
 static Error checkHanded(const Plan &plan, std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
-                         std::span<const TensorRef> states, int64_t alignment = arenaAlignment) {
-  if (Error error = checkTensors("input", plan.inputs, inputs, alignment))
+                         std::span<const TensorRef> states, int64_t alignment = arenaAlignment,
+                         const TensorTimes *times = nullptr, size_t begin = 0, size_t end = 0) {
+  if (Error error = checkTensors("input", plan.inputs, inputs, alignment,
+                                 [&](size_t i) { return !times || times->inputEnds[i] > begin; }))
     return error;
-  if (Error error = checkTensors("output", plan.outputs, outputs, alignment))
+  if (Error error = checkTensors("output", plan.outputs, outputs, alignment,
+                                 [&](size_t i) { return !times || times->outputBegins[i] < end; }))
     return error;
   return checkTensors("state", plan.states, states, alignment);
 }
@@ -477,23 +477,18 @@ Error Executable::run(const std::vector<ConstTensorRef> &inputs, const std::vect
     return Error("a step's stops are not in order");
   if (!impl->times)
     impl->times = tensorTimes(plan());
-  const TensorTimes &times = *impl->times;
   const size_t all = plan().instructions.size();
   std::lock_guard lock(impl->device->mutex());
   PartialStep step;
   int64_t handed = 0;
   for (size_t n = 0; n <= stops.at.size(); ++n) {
     const size_t end = n < stops.at.size() ? std::min(stops.at[n], all) : all;
-    if (Error error = checkTensors("input", plan().inputs, std::span(inputs), arenaAlignment,
-                                   [&](size_t i) { return times.inputEnds[i] > step.done; }))
+    if (Error error = checkHanded(plan(), inputs, outputs, states, arenaAlignment, &*impl->times, step.done, end))
       return error;
-    if (Error error = checkTensors("output", plan().outputs, std::span(outputs), arenaAlignment,
-                                   [&](size_t i) { return times.outputBegins[i] < end; }))
-      return error;
-    if (Error error = checkTensors("state", plan().states, states))
-      return error;
-    if (n > 0)
-      if (Error error = impl->placeAgain(inputs, outputs, states))
+    if (n > 0) // in the arena of the first part, which no other step can have taken
+      if (Error error =
+              impl->placeHanded(impl->placedArena, {addressesOf(inputs), addressesOf(outputs), addressesOf(states)},
+                                inputs, outputs, states))
         return error;
     auto done = impl->runInPlace(inputs, outputs, states, step, end, nullptr);
     if (!done)

@@ -21,20 +21,6 @@ struct HostCall {
   }
 };
 
-/// Calls `fn` with the GIL, and gives the Python error that it ended with as text; empty if there is none.
-template <typename Fn>
-std::string withGil(Fn &&fn) {
-  const PyGILState_STATE gil = PyGILState_Ensure();
-  std::string message;
-  try {
-    fn();
-  } catch (const PythonError &) {
-    message = takeError();
-  }
-  PyGILState_Release(gil);
-  return message;
-}
-
 /// Never released: a function stays valid as long as the process, and Python's end comes before that of C++ statics.
 runtime::HostFunction keptFunction(HostCall made) {
   const auto *call = new HostCall(std::move(made));

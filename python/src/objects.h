@@ -91,4 +91,19 @@ inline std::vector<int64_t> integers(PyObject *sequence) {
 /// The Python error that is set, as text, and no longer set.
 std::string takeError();
 
+/// Calls `fn` with the GIL, which this thread has released, and gives the Python error that it ended with as text;
+/// empty if there is none.
+template <typename Fn>
+std::string withGil(Fn &&fn) {
+  const PyGILState_STATE gil = PyGILState_Ensure();
+  std::string message;
+  try {
+    fn();
+  } catch (const PythonError &) {
+    message = takeError();
+  }
+  PyGILState_Release(gil);
+  return message;
+}
+
 } // namespace tcc::python

@@ -272,34 +272,21 @@ runtime::Error Call::execute(Running &running) const {
   const bool isOnCpu = step->device.device_type == kDLCPU;
   void *stream = isOnCpu ? nullptr : currentStream(step->device);
   runtime::Executable &executable = *step->graph.executable;
-  bool hasPythonError = false;
+  const WithoutGil free;
+  const TurnScope scope;
+  const std::lock_guard lock(step->turn);
+  if (!isOnCpu)
+    return executable.startOn(stream, running.inputs, running.outputs, running.states);
+  if (stages.size() == 1 && stages.front().gone.empty())
+    return executable.run(running.inputs, running.outputs, running.states);
   runtime::Stops stops;
   for (size_t i = 1; i < stages.size(); ++i)
     stops.at.push_back(stages[i].begin);
   stops.change = [&](size_t stop) {
-    const PyGILState_STATE gil = PyGILState_Ensure();
-    try {
-      enter(stages[stop + 1], running);
-    } catch (const PythonError &) {
-      hasPythonError = true;
-    }
-    PyGILState_Release(gil);
-    return hasPythonError ? runtime::Error("a result cannot be allocated") : runtime::Error::success();
+    const std::string message = withGil([&] { enter(stages[stop + 1], running); });
+    return message.empty() ? runtime::Error::success() : runtime::Error(message);
   };
-  runtime::Error error;
-  {
-    const WithoutGil free;
-    const TurnScope scope;
-    const std::lock_guard lock(step->turn);
-    if (!isOnCpu)
-      error = executable.startOn(stream, running.inputs, running.outputs, running.states);
-    else if (stops.at.empty() && stages.front().gone.empty())
-      error = executable.run(running.inputs, running.outputs, running.states);
-    else
-      error = executable.run(running.inputs, running.outputs, running.states, stops);
-  }
-  check(!hasPythonError);
-  return error;
+  return executable.run(running.inputs, running.outputs, running.states, stops);
 }
 
 Ref Call::give(Running &running) const {

@@ -15,7 +15,6 @@ from tcc.torch.reporting import Report, report, reset  # noqa: E402
 from tcc.torch.train import TrainStep, train_step  # noqa: E402
 
 
-
 def empty_cache() -> None:
     """Gives memory back to the system that results of steps have used and no tensor uses now. It is kept otherwise, for
     the next step takes the same."""

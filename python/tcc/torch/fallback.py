@@ -33,9 +33,11 @@ class Fallback:
 class HostOp:
     """One call of an op, with everything but its tensors fixed. `write(*operands, *results)` computes it."""
 
-    def __init__(self, record: Fallback, op, template, spec, tensors: list[int], results: list[int]):
-        self.record, self.op, self.template, self.spec = record, op, template, spec
-        self.tensors, self.results = tensors, results
+    def __init__(self, record: Fallback, op, args, kwargs, is_tensor, results: list[int]):
+        self.record, self.op, self.results = record, op, results
+        leaves, self.spec = pytree.tree_flatten((args, kwargs))
+        self.tensors = [i for i, leaf in enumerate(leaves) if is_tensor(leaf)]
+        self.template = [None if is_tensor(leaf) else leaf for leaf in leaves]
 
     def write(self, *memory):
         start = time.perf_counter()
@@ -58,10 +60,7 @@ def register(record: Fallback, op, args, kwargs, is_tensor, operands, results):
     places = [i for i, _ in results]
     with contextlib.suppress(NoText):
         return PROVIDER, described(op, args, kwargs, is_tensor, places, layouts)
-    leaves, spec = pytree.tree_flatten((args, kwargs))
-    tensors = [i for i, leaf in enumerate(leaves) if is_tensor(leaf)]
-    template = [None if is_tensor(leaf) else leaf for leaf in leaves]
-    return _native.host_function(HostOp(record, op, template, spec, tensors, places).write, *layouts)
+    return _native.host_function(HostOp(record, op, args, kwargs, is_tensor, places).write, *layouts)
 
 
 def dense(fake) -> tuple:
@@ -151,12 +150,10 @@ def call_of(text: str, record: Fallback) -> tuple:
     op = find(call["op"])
     if not isinstance(op, torch._ops.OpOverload):
         raise LookupError(f"torch has no op {call['op']}")
-    leaves, spec = pytree.tree_flatten((tuple(decoded(arg) for arg in call["args"]),
-                                        {name: decoded(arg) for name, arg in call["kwargs"].items()}))
-    tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Operand)]
-    template = [None if isinstance(leaf, Operand) else leaf for leaf in leaves]
-    write = HostOp(record, op, template, spec, tensors, call["results"]).write
-    return write, [tuple(layout) for layout in call["operands"]], [tuple(layout) for layout in call["made"]]
+    args = tuple(decoded(arg) for arg in call["args"])
+    kwargs = {name: decoded(arg) for name, arg in call["kwargs"].items()}
+    host = HostOp(record, op, args, kwargs, lambda leaf: isinstance(leaf, Operand), call["results"])
+    return host.write, [tuple(layout) for layout in call["operands"]], [tuple(layout) for layout in call["made"]]
 
 
 _compiling = threading.local()
