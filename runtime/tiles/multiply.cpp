@@ -229,30 +229,34 @@ TCC_TILES void fetch(const Results &results, int64_t rows, int64_t columns) {
 
 namespace {
 
-/// Whole rows past the caches.
-TCC_TILES void stream(const float *sums, int64_t rows, const Results &results) {
-  __m512 bias[2] = {};
-  for (int half = 0; results.bias && half < 2; ++half)
+/// Whole rows of neighbouring blocks, past the caches.
+template <int blocks>
+TCC_TILES void stream(const std::array<const float *, blocks> &sums, int64_t rows, const Results &results) {
+  __m512 bias[2 * blocks] = {};
+  for (int half = 0; results.bias && half < 2 * blocks; ++half)
     bias[half] = loadFloats(results.bias, results.biasType, 16 * half, 0xFFFF);
-  for (int64_t row = 0; row < rows; ++row, sums += panelLines) {
-    const __m512 x = _mm512_add_ps(_mm512_loadu_ps(sums), bias[0]),
-                 y = _mm512_add_ps(_mm512_loadu_ps(sums + 16), bias[1]);
-    if (results.dtype == DType::f32) {
-      float *to = static_cast<float *>(results.c) + row * results.stride;
-      _mm512_stream_ps(to, x);
-      _mm512_stream_ps(to + 16, y);
-    } else {
-      auto *to = reinterpret_cast<__m512i *>(static_cast<uint16_t *>(results.c) + row * results.stride);
-      _mm512_stream_si512(to, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(y, x)));
+  for (int64_t row = 0; row < rows; ++row)
+    for (int block = 0; block < blocks; ++block) {
+      const float *from = sums[block] + row * panelLines;
+      const __m512 x = _mm512_add_ps(_mm512_loadu_ps(from), bias[2 * block]),
+                   y = _mm512_add_ps(_mm512_loadu_ps(from + 16), bias[2 * block + 1]);
+      const int64_t at = row * results.stride + block * panelLines;
+      if (results.dtype == DType::f32) {
+        float *to = static_cast<float *>(results.c) + at;
+        _mm512_stream_ps(to, x);
+        _mm512_stream_ps(to + 16, y);
+      } else {
+        auto *to = reinterpret_cast<__m512i *>(static_cast<uint16_t *>(results.c) + at);
+        _mm512_stream_si512(to, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(y, x)));
+      }
     }
-  }
 }
 
 } // namespace
 
 TCC_TILES void finish(const float *sums, int64_t rows, int64_t columns, const Results &results) {
   if (results.streams && columns == panelLines)
-    return stream(sums, rows, results);
+    return stream<1>({sums}, rows, results);
   for (int64_t half = 0; half < columns; half += 16) {
     const auto mask = static_cast<__mmask16>((1u << std::min<int64_t>(16, columns - half)) - 1);
     const __m512 bias = results.bias ? loadFloats(results.bias, results.biasType, half, mask) : _mm512_setzero_ps();
@@ -270,6 +274,10 @@ TCC_TILES void finish(const float *sums, int64_t rows, int64_t columns, const Re
                                  reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
     }
   }
+}
+
+TCC_TILES void finishPair(const float *first, const float *second, int64_t rows, const Results &results) {
+  stream<2>({first, second}, rows, results);
 }
 
 } // namespace tcc::runtime::tiles

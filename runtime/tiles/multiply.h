@@ -57,4 +57,8 @@ void fetch(const Results &results, int64_t rows, int64_t columns);
 /// C = or += the first `rows` rows and `columns` columns of the dense sums[32][32], plus the bias.
 void finish(const float *sums, int64_t rows, int64_t columns, const Results &results);
 
+/// The same for two neighbours within rows of a C of 16 bits that streams: each row of the two is written at once, as
+/// 128 bytes, which memory takes twice as fast as 64.
+void finishPair(const float *first, const float *second, int64_t rows, const Results &results);
+
 } // namespace tcc::runtime::tiles

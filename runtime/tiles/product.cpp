@@ -47,6 +47,8 @@ std::optional<Product> Product::plan(const GemmDesc &desc, int threads) {
   product.threads = threads;
   product.parts = partsOf(desc.a.dtype);
   product.leftIsResident = desc.m <= desc.n;
+  const int64_t rowBytes = c.rowStride * byteSize(c.dtype);
+  product.streams = !desc.accumulate && desc.m * rowBytes >= leastStreamed && rowBytes % lineBytes == 0;
   product.byBatch = desc.batchCount() >= threads && desc.batchCount() > 1;
 
   const int64_t steps = ceilDiv(desc.k, tileDepth);
@@ -69,7 +71,10 @@ std::optional<Product> Product::plan(const GemmDesc &desc, int threads) {
   product.slabs = ceilDiv(panels, product.slabPanels);
   product.cuts = std::min(resident, ceilDiv(dividers, product.slabs));
   product.slabBytes = product.slabPanels * panelBytes(product.block, product.parts);
-  product.sumsBytes = (keepsSums ? ceilDiv(resident, product.cuts) : 1) * product.slabPanels * sumBytes;
+  product.sumsBytes = (keepsSums              ? ceilDiv(resident, product.cuts)
+                       : product.keepsPairs() ? 2
+                                              : 1) *
+                      product.slabPanels * sumBytes;
   const int64_t ofThread = product.slabBytes + (product.carriesSums ? 0 : product.sumsBytes);
   product.carriedAt = product.residentBytes + dividers * ofThread;
   product.bytes = product.carriedAt + (product.carriesSums ? product.slabs * product.cuts * product.sumsBytes : 0);
@@ -147,9 +152,7 @@ Product::Block Product::blockAt(const Call &call, int64_t residentPanel, int64_t
     results.bias = offset(call.bias, *desc.bias, column);
   }
   results.accumulate = desc.accumulate || !isFirst;
-  const int64_t rowBytes = desc.c.rowStride * byteSize(desc.c.dtype);
-  results.streams = !results.accumulate && desc.m * rowBytes >= leastStreamed && rowBytes % lineBytes == 0 &&
-                    reinterpret_cast<uintptr_t>(results.c) % lineBytes == 0;
+  results.streams = streams && isFirst && reinterpret_cast<uintptr_t>(results.c) % lineBytes == 0;
   return {results, row, column, std::min(panelLines, desc.m - row), std::min(panelLines, desc.n - column)};
 }
 
@@ -193,6 +196,37 @@ void Product::runTask(const Call &call, int64_t task, char *memory, const Stretc
   }
 }
 
+/// Where the sums of a block of C wait.
+float *Product::sumsOf(const Slab &slab, int64_t residentPanel, int64_t slabPanel) const {
+  const int64_t row = keepsSums() ? residentPanel - slab.cut.begin : keepsPairs() ? residentPanel % 2 : 0;
+  return slab.sums + (row * slabPanels + slabPanel) * panelSums;
+}
+
+/// Writes the sums of a block that is complete. Results of 16 bits that stream are written two blocks of a row at a
+/// time, when the second one, which has the odd number, is complete.
+void Product::finishBlock(const Call &call, const Slab &slab, int64_t residentPanel, int64_t slabPanel,
+                          bool isFirst) const {
+  const Block block = blockAt(call, residentPanel, slab.part.firstPanel + slabPanel, isFirst);
+  const float *sums = sumsOf(slab, residentPanel, slabPanel);
+  if (!block.results.streams || block.results.dtype == DType::f32 || block.columns < panelLines)
+    return finish(sums, block.rows, block.columns, block.results);
+  const Range columns =
+      leftIsResident ? Range{slab.part.firstPanel, slab.part.firstPanel + slab.part.panels} : slab.cut;
+  const int64_t column = block.column / panelLines;
+  if (column % 2 == 0) {
+    if (column + 1 == columns.end || desc.n - block.column < 2 * panelLines) // no second one comes
+      finish(sums, block.rows, block.columns, block.results);
+    return;
+  }
+  if (column == columns.begin)
+    return finish(sums, block.rows, block.columns, block.results);
+  const int64_t before = leftIsResident ? slabPanel - 1 : residentPanel - 1;
+  const Block first = leftIsResident ? blockAt(call, residentPanel, slab.part.firstPanel + before, isFirst)
+                                     : blockAt(call, before, slab.part.firstPanel + slabPanel, isFirst);
+  finishPair(leftIsResident ? sumsOf(slab, residentPanel, before) : sumsOf(slab, before, slabPanel), sums, block.rows,
+             first.results);
+}
+
 /// Each resident panel, a stretch of its depth at a time, meets all of the slab's. So the stretch stays in the
 /// first-level cache while theirs come from the second-level one.
 void Product::multiplySlab(const Call &call, const Slab &slab, bool isFirstChunk) const {
@@ -210,15 +244,16 @@ void Product::multiplySlab(const Call &call, const Slab &slab, bool isFirstChunk
         const bool direct = isLast && step == 0 && !slab.isBegun && byParts && to.rows == panelLines &&
                             to.columns == panelLines && to.results.dtype == DType::f32 && !to.results.bias &&
                             !to.results.streams;
-        float *dense = slab.sums + (keepsSums() ? (r - slab.cut.begin) * slabPanels + s : s) * panelSums;
+        float *dense = sumsOf(slab, r, s);
         const bool accumulate = direct ? to.results.accumulate : step > 0 || slab.isBegun;
         if (!to.results.streams && isLast)
           fetch(to.results, to.rows, to.columns);
         if (byParts) {
           const Ahead ahead{x + stretchBytes + s * aheadBytes, aheadBytes,
-                            direct           ? nullptr
-                            : s + 1 < panels ? dense + panelSums
-                                             : dense - (keepsSums() ? 0 : s * panelSums)};
+                            direct                   ? nullptr
+                            : s + 1 < panels         ? dense + panelSums
+                            : step + stretch < steps ? sumsOf(slab, r, 0)
+                                                     : sumsOf(slab, r + 1, 0)};
           multiply(leftIsResident ? x : y, leftIsResident ? y : x, std::min(stretch, steps - step), parts,
                    leftIsResident ? Side::left : Side::right, direct ? static_cast<float *>(to.results.c) : dense,
                    direct ? to.results.stride : panelLines, accumulate, ahead);
@@ -227,7 +262,7 @@ void Product::multiplySlab(const Call &call, const Slab &slab, bool isFirstChunk
                           call.right.from(to.column, slab.part.firstDepth), slab.part.depth, dense, accumulate);
         }
         if (!direct && isLast && (!carriesSums || slab.part.firstDepth + slab.part.depth == desc.k))
-          finish(dense, to.rows, to.columns, to.results);
+          finishBlock(call, slab, r, s, carriesSums || isFirstChunk);
       }
 }
 

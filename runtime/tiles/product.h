@@ -35,6 +35,7 @@ private:
   GemmDesc desc;
   int threads = 1, parts = 1;
   bool leftIsResident = false;
+  bool streams = false;                        // whether C, if it is aligned, is written past the caches
   bool byBatch = false;                        // whether threads divide the batch, each with memory for a whole matmul
   int64_t chunk = 0, block = 0;                // elements of depth of each, multiples of a tile's depth
   int64_t stretch = 0;                         // tiles of depth of a panel that stay in the first-level cache
@@ -46,10 +47,14 @@ private:
 
   int64_t residentPanels() const;
   bool keepsSums() const { return chunk > block || carriesSums; } // whether memory holds sums of several blocks of C
+  /// Whether sums of one resident panel wait for those of the next, its neighbour in C's rows.
+  bool keepsPairs() const { return streams && !leftIsResident && desc.c.dtype != DType::f32; }
   Block blockAt(const Call &call, int64_t residentPanel, int64_t otherPanel, bool isFirst) const;
   void runOne(const Call &call) const;
   void runTask(const Call &call, int64_t task, char *memory, const Stretch &depth) const;
   void multiplySlab(const Call &call, const Slab &slab, bool isFirstChunk) const;
+  float *sumsOf(const Slab &slab, int64_t residentPanel, int64_t slabPanel) const;
+  void finishBlock(const Call &call, const Slab &slab, int64_t residentPanel, int64_t slabPanel, bool isFirst) const;
   uint32_t *greatestOf(const Call &call) const;
 };
 

@@ -88,15 +88,22 @@ TEST_F(TilesTest, chunksOfDepth) {
   }
 }
 
-/// Results larger than a cache go past it, but for the columns after the last whole panel.
+/// Results larger than a cache go past it, but for the columns after the last whole panel. Those of 16 bits go two
+/// panels at a time, whichever operand is resident, with an odd number of panels too.
 TEST_F(TilesTest, largeResults) {
-  for (auto [dtype, n] : {std::pair{DType::bf16, 1056}, {DType::bf16, 1072}, {DType::f32, 608}, {DType::f32, 620}}) {
-    GemmDesc desc = product(dtype, dtype, 1040, n, 3);
-    checkProduct(desc);
-    desc.bias = DType::f32;
-    desc.c.rowStride = 1088;
-    checkProduct(desc);
-  }
+  for (auto [dtype, m, n] : {std::tuple{DType::bf16, 1040, 1056},
+                             {DType::bf16, 1040, 1072},
+                             {DType::bf16, 2090, 544},
+                             {DType::bf16, 1700, 656},
+                             {DType::f32, 1040, 608},
+                             {DType::f32, 1040, 620}})
+    for (const int threads : {2, 5}) {
+      GemmDesc desc = product(dtype, dtype, m, n, 3);
+      checkProduct(desc, threads);
+      desc.bias = DType::f32;
+      desc.c.rowStride = 1088;
+      checkProduct(desc, threads);
+    }
 }
 
 /// Three bf16 have f32's 24 bits: what is dropped is below the roundings of sums.
