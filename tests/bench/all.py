@@ -27,6 +27,8 @@ STEPS = {  # train_gpt's preset, batch, sequence, steps of a run
     "char": ("char", 16, 256, 9),
     "gpt2": ("gpt2", 4, 256, 7),
     "gpt2-long": ("gpt2", 1, 1024, 7),
+    "gpt2-medium": ("gpt2-medium", 1, 1024, 4),
+    "llama": ("llama-160m", 2, 512, 5),
 }
 HERE = os.path.dirname(os.path.abspath(__file__))
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""GPT-2 in PyTorch, as train_gpt trains it: the peer of speed.sh and parity.py. Needs torch and numpy alone.
+"""GPT-2 in PyTorch, as train_gpt trains it: the peer of speed.sh, all.sh and parity.py; to be timed, Llama too. Needs torch
+and numpy alone.
 
     torch_gpt.py --size char -B 16 --steps 6 --compile [--bf16]    times steps; the last line is JSON with "tok_s"
     torch_gpt.py --size baby -B 4 --steps 20 --export DIR          writes weights, tokens, losses and first gradients
@@ -27,6 +28,8 @@ SIZES = {  # layers, heads, width, sequence, vocabulary: train_gpt's presets
     "baby": (4, 4, 128, 64, 256),
     "char": (6, 6, 384, 256, 256),
     "gpt2": (12, 12, 768, 1024, 50257),
+    "gpt2-medium": (24, 16, 1024, 1024, 50257),
+    "llama-160m": (12, 12, 768, 2048, 32000),
 }
 
 
@@ -99,6 +102,51 @@ def loss_of(weights, tokens, targets, layers, heads):
     return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
+def llama_weights(layers, width, sequence, vocabulary):
+    """Parameters of a Llama with an inner width of four times the width, by Hugging Face's names; matrices are [out, in]."""
+    generator = torch.Generator().manual_seed(1)
+    shapes = {"model.embed_tokens": (vocabulary, width), "model.norm": (width,), "lm_head": (vocabulary, width)}
+    for layer in range(layers):
+        block = f"model.layers.{layer}."
+        shapes.update({f"{block}self_attn.{name}_proj": (width, width) for name in "qkvo"})
+        shapes.update({f"{block}mlp.{name}_proj": (4 * width, width) for name in ("gate", "up")})
+        shapes.update({f"{block}mlp.down_proj": (width, 4 * width), f"{block}input_layernorm": (width,),
+                       f"{block}post_attention_layernorm": (width,)})
+    return {f"{name}.weight": (torch.randn(shape, generator=generator) * 0.02 if len(shape) > 1 else torch.ones(shape)).requires_grad_()
+            for name, shape in shapes.items()}
+
+
+def llama_loss(weights, tokens, targets, layers, heads):
+    batch, length = tokens.shape
+    x = weights["model.embed_tokens.weight"][tokens]
+    size = x.shape[-1] // heads
+    rates = 10000.0 ** (-torch.arange(0, size, 2, device=x.device) / size)
+    angles = torch.outer(torch.arange(length, device=x.device), rates).repeat(1, 2)
+    cosine, sine = angles.cos(), angles.sin()
+
+    def norm(x, name):
+        return F.rms_norm(x, x.shape[-1:], weights[name + ".weight"], 1e-6)
+
+    def linear(x, name):
+        return x @ weights[name + ".weight"].t()
+
+    def turned(x):  # rotary positions
+        first, second = x.chunk(2, -1)
+        return x * cosine.to(x.dtype) + torch.cat((-second, first), -1) * sine.to(x.dtype)
+
+    for layer in range(layers):
+        block = f"model.layers.{layer}."
+        inner = norm(x, block + "input_layernorm")
+        q, k, v = (linear(inner, f"{block}self_attn.{name}_proj").view(batch, length, heads, size).transpose(1, 2) for name in "qkv")
+        mixed = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True)
+        x = x + linear(mixed.transpose(1, 2).reshape(batch, length, -1), block + "self_attn.o_proj")
+        inner = norm(x, block + "post_attention_layernorm")
+        gated = F.silu(linear(inner, block + "mlp.gate_proj")) * linear(inner, block + "mlp.up_proj")
+        x = x + linear(gated, block + "mlp.down_proj")
+    logits = linear(norm(x, "model.norm"), "lm_head")
+    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
 def save_tensors(path, tensors):
     """A safetensors file: length, JSON header, f32 data."""
     header, data = {}, b""
@@ -158,14 +206,19 @@ def main():
     if on_gpu:
         torch.backends.cuda.matmul.allow_tf32 = not options.export
 
-    weights = initial_weights(layers, width, sequence, options.pad or vocabulary)
+    is_llama = options.size.startswith("llama")
+    if is_llama and options.export:
+        parser.error("--export is for GPT-2")
+    weights = (llama_weights if is_llama else initial_weights)(layers, width, sequence, options.pad or vocabulary)
     weights = {name: weight.detach().to(options.device).requires_grad_() for name, weight in weights.items()}
     first = {name: weight.detach().clone() for name, weight in weights.items()}
     groups = [{"params": [w for w in weights.values() if w.dim() >= 2], "weight_decay": 0.1},
               {"params": [w for w in weights.values() if w.dim() < 2], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8,
                                   **({"fused": True} if on_gpu else {}))
-    step_loss = torch.compile(loss_of, mode=options.mode) if options.compile else loss_of
+    step_loss = llama_loss if is_llama else loss_of
+    if options.compile:
+        step_loss = torch.compile(step_loss, mode=options.mode)
     tokens = make_tokens(options.steps * options.batch * sequence + 1, vocabulary)
 
     losses, times, gradients = [], [], {}
