@@ -164,7 +164,8 @@ size_t WordsHash::operator()(ArrayRef<uint64_t> words) const {
       ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(words.data()), words.size() * sizeof(uint64_t)));
 }
 
-std::shared_ptr<const KnownKernel> KnownKernels::of(const KernelView &view, std::vector<Operation *> *origins) {
+std::shared_ptr<const KnownKernel> KnownKernels::of(const KernelView &view, std::vector<Operation *> *origins,
+                                                    bool checks) {
   if (!region.read(view)) {
     KnownKernel found;
     found.form = analyzeKernel(view, found.refusal, origins);
@@ -187,12 +188,22 @@ std::shared_ptr<const KnownKernel> KnownKernels::of(const KernelView &view, std:
   return place->second;
 }
 
+static const KernelForms &formsOf(MLIRContext *context) {
+  return *context->getLoadedDialect<TccDialect>()->getRegisteredInterface<KernelForms>();
+}
+
+std::shared_ptr<const KnownKernel> KernelForms::of(MLIRContext *context, const KernelView &view, bool checks) {
+  const KernelForms &forms = formsOf(context);
+  std::scoped_lock lock(forms.mutex);
+  return forms.kernels.of(view, nullptr, checks);
+}
+
 std::shared_ptr<const KnownKernel> KernelForms::of(KernelOp kernel, std::vector<Operation *> *origins) {
-  const auto *forms = kernel.getContext()->getLoadedDialect<TccDialect>()->getRegisteredInterface<KernelForms>();
   Block &block = kernel.getBody().front();
   const SmallVector<Value> results(block.getTerminator()->getOperands()), arguments(block.getArguments());
-  std::scoped_lock lock(forms->mutex);
-  return forms->kernels.of({results, arguments}, origins);
+  const KernelForms &forms = formsOf(kernel.getContext());
+  std::scoped_lock lock(forms.mutex);
+  return forms.kernels.of({results, arguments}, origins);
 }
 
 LogicalResult KernelForms::verify(KernelOp kernel) {
@@ -200,21 +211,21 @@ LogicalResult KernelForms::verify(KernelOp kernel) {
     return mlir::verify(kernel);
   Block &block = kernel.getBody().front();
   const SmallVector<Value> results(block.back().getOperands()), arguments(block.getArguments());
-  const auto *forms = kernel.getContext()->getLoadedDialect<TccDialect>()->getRegisteredInterface<KernelForms>();
-  std::scoped_lock lock(forms->mutex);
+  const KernelForms &forms = formsOf(kernel.getContext());
+  std::scoped_lock lock(forms.mutex);
   // Words say nothing of ops that no result needs.
-  const bool haveAll = forms->region.read({results, arguments}) &&
-                       llvm::all_of(forms->region.ops(), [&](Operation *op) { return op->getBlock() == &block; }) &&
-                       forms->region.ops().size() + 1 == block.getOperations().size();
+  const bool haveAll = forms.region.read({results, arguments}) &&
+                       llvm::all_of(forms.region.ops(), [&](Operation *op) { return op->getBlock() == &block; }) &&
+                       forms.region.ops().size() + 1 == block.getOperations().size();
   if (!haveAll)
     return mlir::verify(kernel);
-  if (forms->valid.contains(forms->region.words()))
+  if (forms.valid.contains(forms.region.words()))
     return mlir::verify(kernel, /*verifyRecursively=*/false);
   if (failed(mlir::verify(kernel)))
     return failure();
-  if (forms->valid.size() == mostRegions)
-    forms->valid.clear();
-  forms->valid.emplace(forms->region.words());
+  if (forms.valid.size() == mostRegions)
+    forms.valid.clear();
+  forms.valid.emplace(forms.region.words());
   return success();
 }
 

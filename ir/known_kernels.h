@@ -73,27 +73,28 @@ struct KnownKernel {
 
 class KnownKernels {
 public:
-  /// If `checks` is set, each known answer is compared with a new analysis, and a difference ends the program.
-  explicit KnownKernels(bool checks = false) : checks(checks) {}
-
-  /// `origins` (where given) takes for each node the op that it stands for, null for an argument's load.
-  std::shared_ptr<const KnownKernel> of(const KernelView &view, std::vector<mlir::Operation *> *origins = nullptr);
+  /// `origins` (where given) takes for each node the op that it stands for, null for an argument's load. If `checks` is
+  /// set, a known answer is compared with a new analysis, and a difference ends the program.
+  std::shared_ptr<const KnownKernel> of(const KernelView &view, std::vector<mlir::Operation *> *origins = nullptr,
+                                        bool checks = false);
   /// How many of the regions asked for were known.
   int64_t hits() const { return known; }
 
 private:
-  bool checks;
   int64_t known = 0;
   RegionWords region; // that was asked for last
   std::unordered_map<std::vector<uint64_t>, std::shared_ptr<const KnownKernel>, WordsHash, WordsEqual> kernels;
 };
 
-/// What is known of the tcc.kernel ops of a context. The dialect holds it, since words have a meaning within a context.
+/// What is known of the tcc.kernel ops of a context, and of what the fuser has tried: a function of other shapes has
+/// many of the same regions, such as updates of parameters. The dialect holds it, since words have a meaning within a
+/// context.
 class KernelForms : public mlir::DialectInterface::Base<KernelForms> {
 public:
   explicit KernelForms(mlir::Dialect *dialect) : Base(dialect) {}
 
-  /// `origins` as for KnownKernels.
+  /// As KnownKernels::of.
+  static std::shared_ptr<const KnownKernel> of(mlir::MLIRContext *context, const KernelView &view, bool checks);
   static std::shared_ptr<const KnownKernel> of(KernelOp kernel, std::vector<mlir::Operation *> *origins = nullptr);
 
   /// mlir::verify of a kernel. What the kinds of its ops demand of each is asked once for all kernels of equal words,

@@ -179,11 +179,11 @@ TEST(KnownKernels, equalRegionsAreAnalysedOnce) {
                                            messages);
   ASSERT_TRUE(module) << messages;
   Block &block = functionOf(*module).getBody().front();
-  KnownKernels kernels(true);
+  KnownKernels kernels;
   std::vector<std::shared_ptr<const KnownKernel>> found;
   for (unsigned i = 0; i < 2; ++i) {
     Value result = block.getTerminator()->getOperand(i), argument = block.getArgument(i);
-    found.push_back(kernels.of(KernelView{result, argument}));
+    found.push_back(kernels.of(KernelView{result, argument}, nullptr, /*checks=*/true));
   }
   EXPECT_EQ(found[0], found[1]);
   EXPECT_EQ(kernels.hits(), 1);
