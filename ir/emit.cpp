@@ -15,16 +15,13 @@ RankedTensorType withElement(RankedTensorType type, Type element) {
 
 DenseElementsAttr splatOf(RankedTensorType type, double value) {
   Type element = type.getElementType();
-  Attribute literal;
-  if (auto floatType = dyn_cast<FloatType>(element)) {
-    APFloat number(value);
-    bool lossy = false;
-    number.convert(floatType.getFloatSemantics(), APFloat::rmNearestTiesToEven, &lossy);
-    literal = FloatAttr::get(floatType, number);
-  } else {
-    literal = IntegerAttr::get(element, static_cast<int64_t>(value));
-  }
-  return SplatElementsAttr::get(type, literal);
+  auto floatType = dyn_cast<FloatType>(element);
+  if (!floatType)
+    return SplatElementsAttr::get(type, ArrayRef<Attribute>(IntegerAttr::get(element, static_cast<int64_t>(value))));
+  APFloat number(value);
+  bool lossy = false;
+  number.convert(floatType.getFloatSemantics(), APFloat::rmNearestTiesToEven, &lossy);
+  return DenseElementsAttr::get(type, number);
 }
 
 Value Emit::constant(double value, RankedTensorType type) {

@@ -1,6 +1,7 @@
 // What each phase allows, asked of traits and interfaces.
 #include "ir/phases.h"
 #include "ir/known_kernels.h"
+#include "mlir/IR/Verifier.h"
 
 using namespace mlir;
 
@@ -44,6 +45,18 @@ std::optional<Phase> parsePhase(StringRef name) {
     if (text == name)
       return phase;
   return std::nullopt;
+}
+
+LogicalResult verifyOps(func::FuncOp function) {
+  Block &block = function.getBody().front();
+  if (!block.mightHaveTerminator())
+    return function.emitError("has no return at its end");
+  for (Operation &op : block) {
+    auto kernel = dyn_cast<KernelOp>(op);
+    if (failed(kernel ? KernelForms::verify(kernel) : mlir::verify(&op)))
+      return failure();
+  }
+  return mlir::verify(function, /*verifyRecursively=*/false); // and that values are there before the block reads them
 }
 
 LogicalResult verifyPhase(func::FuncOp function, Phase phase) {

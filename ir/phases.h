@@ -11,6 +11,9 @@ enum class Phase : uint8_t { captured, joint, shaped, fused, planned };
 llvm::StringRef phaseName(Phase phase);
 std::optional<Phase> parsePhase(llvm::StringRef name);
 
+/// mlir::verify of a function of one block, in less time where many kernels look alike (KernelForms::verify).
+mlir::LogicalResult verifyOps(mlir::func::FuncOp function);
+
 /// Checks that `function` holds only what `phase` allows; emits an error at the first op that does not belong.
 mlir::LogicalResult verifyPhase(mlir::func::FuncOp function, Phase phase);
 

@@ -107,8 +107,7 @@ class Fuser : Fusion {
 public:
   Fuser(func::FuncOp function, const PipelineOptions &options)
       : Fusion(function, options.target.views), level(options.level), fusesUpdates(options.fusesUpdates()),
-        target(options.target), remarks(options.remarks), checks(options.verifyEach || options.checkForms),
-        kernels(checks) {
+        target(options.target), remarks(options.remarks), checks(options.verifyEach || options.checkForms) {
     if (fusesUpdates != (level > 0))
       updates = updatesOf(function);
   }
@@ -143,7 +142,6 @@ private:
   const TargetModel &target;
   Remarks *remarks;
   bool checks;
-  KnownKernels kernels;                                // what analyzeKernel says of regions that were tried
   const llvm::DenseSet<Value> *narrow = nullptr;       // values whose elements count as 16 bits
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
@@ -338,7 +336,7 @@ private:
       refusal = "expected at most " + std::to_string(target.mostKernelOperands) + " operands and results";
       return false;
     }
-    std::shared_ptr<const KnownKernel> found = kernels.of(kernel);
+    std::shared_ptr<const KnownKernel> found = KernelForms::of(function.getContext(), kernel, checks);
     refusal = found->refusal;
     return found->form && (!isMerged || fitsTarget(*found->form, refusal));
   }
@@ -464,7 +462,7 @@ private:
     DemandedSpace space;
     std::string refusal;
     if (!fitOneSpace(a, b, results, space, refusal)) {
-      if (checks && kernels.of({results, argumentsOf(a, b)})->form)
+      if (checks && KernelForms::of(function.getContext(), {results, argumentsOf(a, b)}, checks)->form)
         llvm::report_fatal_error("a kernel was refused for its space, and it has a form");
       return refuse(candidate, refusal);
     }

@@ -47,11 +47,17 @@ public:
   }
 
 private:
+  /// The first and the last slot that a value lives through.
+  struct Span {
+    unsigned first = 0, last = 0;
+  };
+
   /// What a structured op gives, where it is stored in the arena.
   struct StoredValue {
     int64_t bytes = 0;
     unsigned producer = 0;
     SmallVector<unsigned, 4> readers;
+    Span span;
   };
 
   Block &block;
@@ -206,19 +212,42 @@ private:
         storedOf[i].push_back(known->second);
       });
     }
-    for (const StoredValue &value : stored)
-      addLive(value, 1);
+    for (StoredValue &value : stored) {
+      value.span = spanOf(value);
+      for (unsigned slot = value.span.first; slot <= value.span.last; ++slot)
+        live[slot] += value.bytes;
+    }
   }
 
-  /// Adds the value's bytes to the slots it lives through, or takes them away; the fullest of them is given back.
-  int64_t addLive(const StoredValue &value, int sign) {
-    unsigned first = slotOf[value.producer], last = first;
+  Span spanOf(const StoredValue &value) const {
+    Span span{slotOf[value.producer], slotOf[value.producer]};
     for (unsigned reader : value.readers)
-      last = std::max(last, slotOf[reader]);
-    int64_t fullest = 0;
-    for (unsigned slot = first; slot <= last; ++slot)
-      fullest = std::max(fullest, live[slot] += sign * value.bytes);
-    return fullest;
+      span.last = std::max(span.last, slotOf[reader]);
+    return span;
+  }
+
+  /// The value's span once all that gives or reads it in slot `from` has got slot `to`. A value can have any number of
+  /// readers, so they are looked at only where its last one has moved.
+  Span spanAfterMove(const StoredValue &value, unsigned from, unsigned to) const {
+    if (value.span.last == from)
+      return spanOf(value);
+    return {slotOf[value.producer], std::max(value.span.last, to)};
+  }
+
+  /// Calls back with each slot of `span` that is not in `other`.
+  template <typename Visit>
+  static void forEachOutside(const Span &span, const Span &other, Visit visit) {
+    for (unsigned slot = span.first; slot <= span.last; ++slot)
+      if (slot >= other.first && slot <= other.last)
+        slot = other.last;
+      else
+        visit(slot);
+  }
+
+  void setSpan(StoredValue &value, const Span &span) {
+    forEachOutside(span, value.span, [&](unsigned slot) { live[slot] += value.bytes; });
+    forEachOutside(value.span, span, [&](unsigned slot) { live[slot] -= value.bytes; });
+    value.span = span;
   }
 
   bool mayStandIn(unsigned slot, ArrayRef<unsigned> members) const {
@@ -236,18 +265,22 @@ private:
     llvm::SmallSetVector<unsigned, 8> touched;
     for (unsigned op : members)
       touched.insert(storedOf[op].begin(), storedOf[op].end());
-    auto move = [&](unsigned slot) {
-      for (unsigned value : touched)
-        addLive(stored[value], -1);
+    for (unsigned op : members)
+      slotOf[op] = to;
+    SmallVector<Span> before;
+    for (unsigned value : touched) {
+      before.push_back(stored[value].span);
+      setSpan(stored[value], spanAfterMove(stored[value], from, to));
+    }
+    // No slot was fuller than allowed, so those need a look that a value lives through now and did not before.
+    bool isTooFull = false;
+    for (auto [value, span] : llvm::zip(touched, before))
+      forEachOutside(stored[value].span, span, [&](unsigned slot) { isTooFull |= live[slot] > most; });
+    if (isTooFull) {
+      for (auto [value, span] : llvm::zip(touched, before))
+        setSpan(stored[value], span);
       for (unsigned op : members)
-        slotOf[op] = slot;
-      int64_t fullest = 0;
-      for (unsigned value : touched)
-        fullest = std::max(fullest, addLive(stored[value], 1));
-      return fullest;
-    };
-    if (move(to) > most) {
-      move(from);
+        slotOf[op] = from;
       return false;
     }
     slotsOfClass[classOf[members[0]]].erase(from);

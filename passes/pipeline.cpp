@@ -1,7 +1,6 @@
 // The pipeline's table and its runner: for each pass in order run, verify the phase reached, time, dump.
 #include "passes/pipeline.h"
 #include "ir/fingerprint.h"
-#include "mlir/IR/Verifier.h"
 #include "passes/bodies.h"
 #include "passes/passes.h"
 #include "passes/prints.h"
@@ -97,7 +96,7 @@ void count(func::FuncOp function, PipelineReport &report) {
 /// Whether what `who` left is valid, and of the phase.
 LogicalResult verifyAfter(const Twine &who, Phase phase, ModuleOp module, bool changed) {
   func::FuncOp function = functionOf(module);
-  if (changed && failed(mlir::verify(function)))
+  if (changed && failed(verifyOps(function)))
     return module.emitError() << who << " left invalid IR";
   if (failed(verifyPhase(function, phase)))
     return module.emitError() << who << " did not reach phase '" << phaseName(phase) << "'";

@@ -17,9 +17,11 @@ struct LiveRange {
   void include(const LiveRange &other);
   /// Whether bytes with these two ranges must not share a place.
   bool meets(const LiveRange &other) const {
+    if (first > other.last || other.first > last) // true of most, and quickly said
+      return false;
     if (!isShared && !other.isShared && stream == other.stream)
       return first <= other.lastOnStream && other.first <= lastOnStream;
-    return first <= other.last && other.first <= last;
+    return true;
   }
 };
 

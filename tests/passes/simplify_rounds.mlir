@@ -1,6 +1,7 @@
 // What becomes possible when equal computations have become one: an op folds that reads the same value twice; a rule
 // finds the same value by two ways, some ops further up (the sum of deviations from the mean is 0 times the mean); a
-// scatter_add that was read twice is read once, and takes the other gradient as its base.
+// scatter_add that was read twice is read once, and takes the other gradient as its base. Each of the three needs one
+// kind of op that a later round looks at (opsToTryAgain): a reader of what was shared, a sum, an addition to scatter_add.
 // RUN: %tcc %s -emit=shaped -fdump-ir=simplify 2>&1 | FileCheck %s
 
 // CHECK-LABEL: IR Dump After simplify

@@ -91,9 +91,9 @@ TEST(KnownKernels, areWhatAnalysisFindsInAllPresets) {
 std::vector<uint64_t> wordsOf(ModuleOp module) {
   Block &block = functionOf(module).getBody().front();
   SmallVector<Value> results(block.getTerminator()->getOperands()), given(block.getArguments());
-  std::optional<RegionWords> region = RegionWords::of(KernelView{results, given});
-  EXPECT_TRUE(region);
-  return region ? region->words : std::vector<uint64_t>();
+  static RegionWords region; // one that has read others before
+  EXPECT_TRUE(region.read(KernelView{results, given}));
+  return region.words();
 }
 
 /// The words of the region that computes `%r`, from all arguments of the function.
@@ -179,11 +179,11 @@ TEST(KnownKernels, equalRegionsAreAnalysedOnce) {
                                            messages);
   ASSERT_TRUE(module) << messages;
   Block &block = functionOf(*module).getBody().front();
-  KnownKernels kernels(true);
+  KnownKernels kernels;
   std::vector<std::shared_ptr<const KnownKernel>> found;
   for (unsigned i = 0; i < 2; ++i) {
     Value result = block.getTerminator()->getOperand(i), argument = block.getArgument(i);
-    found.push_back(kernels.of(KernelView{result, argument}));
+    found.push_back(kernels.of(KernelView{result, argument}, nullptr, /*checks=*/true));
   }
   EXPECT_EQ(found[0], found[1]);
   EXPECT_EQ(kernels.hits(), 1);
@@ -201,8 +201,75 @@ TEST(KnownKernels, viewsAsArgumentsAreAnalysedEachTime) {
   ASSERT_TRUE(module) << messages;
   Value result = functionOf(*module).getBody().front().getTerminator()->getOperand(0);
   Value view = result.getDefiningOp()->getOperand(0);
-  EXPECT_FALSE(RegionWords::of(KernelView{result, view}));
+  EXPECT_FALSE(RegionWords().read(KernelView{result, view}));
   EXPECT_TRUE(KnownKernels().of(KernelView{result, view})->form);
+}
+
+/// Kernels of exp(x) + 1, which tests spoil.
+struct KernelsToSpoil {
+  std::unique_ptr<MLIRContext> context = makeContext();
+  std::vector<OwningOpRef<ModuleOp>> modules; // all of one context, which remembers what was valid
+  KernelOp kernel;
+  Operation *exp, *literal, *sum; // of `kernel`
+  Type otherType;
+
+  KernelsToSpoil() : kernel(another()) {
+    exp = &kernel.getBody().front().front();
+    literal = exp->getNextNode();
+    sum = literal->getNextNode();
+    otherType = functionOf(*modules.back()).getArgument(1).getType();
+  }
+
+  KernelOp another() {
+    const std::string type = "tensor<4x6xf32>";
+    std::string messages;
+    modules.push_back(parseText(
+        *context,
+        "func.func @main(%x: " + type + ", %w: tensor<8x6xf32>) -> " + type + " {\n%k = tcc.kernel (%a = %x : " + type +
+            ") -> (" + type + ") {\n%e = tcc.exp %a : " + type + "\n%c = tcc.constant dense<1.0> : " + type +
+            "\n%s = tcc.add %e, %c : " + type + "\ntcc.yield %s : " + type + "\n}\nreturn %k : " + type + "\n}",
+        messages));
+    EXPECT_TRUE(modules.back()) << messages;
+    KernelOp found;
+    modules.back()->walk([&](KernelOp kernel) { found = kernel; });
+    return found;
+  }
+
+  /// `kernel` is refused although one was valid that it was like before.
+  void expectRefused(const std::string &expected) {
+    EXPECT_TRUE(succeeded(KernelForms::verify(another())));
+    std::string said;
+    ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });
+    EXPECT_TRUE(failed(KernelForms::verify(kernel)));
+    EXPECT_NE(said.find(expected), std::string::npos) << said;
+  }
+};
+
+TEST(KnownKernels, orderOfOpsIsVerifiedInEachKernel) {
+  KernelsToSpoil kernels;
+  kernels.exp->moveAfter(kernels.sum);
+  kernels.expectRefused("does not dominate this use");
+}
+
+TEST(KnownKernels, opsThatNoResultNeedsAreVerified) {
+  KernelsToSpoil kernels;
+  OpBuilder(kernels.sum).clone(*kernels.exp)->getResult(0).setType(kernels.otherType);
+  kernels.expectRefused("tcc.exp");
+}
+
+TEST(KnownKernels, kernelsOfOtherTypesAreVerified) {
+  KernelsToSpoil kernels;
+  kernels.exp->getResult(0).setType(kernels.otherType);
+  kernels.expectRefused("tcc.exp");
+}
+
+// The literal outside takes the place of the one inside in the words, which no result needs any more.
+TEST(KnownKernels, kernelsThatReadWhatStandsOutsideAreVerified) {
+  KernelsToSpoil kernels;
+  Operation *outside = OpBuilder(kernels.kernel).clone(*kernels.literal);
+  kernels.literal->replaceAllUsesWith(outside);
+  kernels.literal->getResult(0).setType(kernels.otherType);
+  kernels.expectRefused("tcc.constant");
 }
 
 } // namespace
