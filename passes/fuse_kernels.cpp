@@ -9,8 +9,8 @@
 //      recomputed;
 //   3. one group for each remaining op;
 //   4. repeatedly merge the producer and consumer, or the siblings over one operand, that save the most memory
-//      traffic, where analyzeKernel accepts the union and no path leaves and re-enters it. What packs parameters for gathers of
-//      two windows (--zero=3) stays apart. Ties by program order;
+//      traffic, where analyzeKernel accepts the union and no path leaves and re-enters it. What packs parameters for
+//      gathers of two windows (--zero=3) stays apart. Ties by program order;
 //   5. write the groups out as tcc.kernel regions (fusion_outline.cpp).
 // At -O0 and -O1 step 2 keeps only views, literals and coordinates free; -O0 leaves out step 4 too: one kernel an op.
 // -f[no-]fuse-optimizer decides otherwise about updates, the elementwise ops that lead to new states alone.
