@@ -9,7 +9,8 @@
 //      recomputed;
 //   3. one group for each remaining op;
 //   4. repeatedly merge the producer and consumer, or the siblings over one operand, that save the most memory
-//      traffic, where analyzeKernel accepts the union and no path leaves and re-enters it; ties by program order;
+//      traffic, where analyzeKernel accepts the union and no path leaves and re-enters it. What packs parameters for
+//      gathers of two windows (--zero=3) stays apart. Ties by program order;
 //   5. write the groups out as tcc.kernel regions (fusion_outline.cpp).
 // At -O0 and -O1 step 2 keeps only views, literals and coordinates free; -O0 leaves out step 4 too: one kernel an op.
 // -f[no-]fuse-optimizer decides otherwise about updates, the elementwise ops that lead to new states alone.
@@ -18,6 +19,7 @@
 #include "ir/known_traits.h"
 #include "ir/scalar_form.h"
 #include "ir/tensor_bytes.h"
+#include "passes/collective_order.h"
 #include "passes/fusion.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -147,9 +149,10 @@ private:
   llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
   llvm::DenseMap<Type, int64_t> bytesOfType;
   llvm::DenseSet<Value> freeValues;
-  llvm::DenseSet<Value> windows;  // overlapping windows that matmuls read
-  llvm::DenseSet<Value> updates;  // those of updatesOf, if the level decides otherwise about them
-  std::vector<int64_t> savedWith; // by group: what pushCandidates has added up so far, else 0
+  llvm::DenseSet<Value> windows;                       // overlapping windows that matmuls read
+  llvm::DenseMap<Value, Attribute> windowOfParameters; // of what packs parameters that are gathered (--zero=3)
+  llvm::DenseSet<Value> updates;                       // those of updatesOf, if the level decides otherwise about them
+  std::vector<int64_t> savedWith;                      // by group: what pushCandidates has added up so far, else 0
 
   int64_t bytesOf(Value value) {
     RankedTensorType type = tensorType(value);
@@ -162,6 +165,7 @@ private:
   }
 
   LogicalResult makeAllGroups() {
+    findGathered();
     findMemoryValues();
     if (failed(startGroups()))
       return failure();
@@ -452,10 +456,32 @@ private:
     return false;
   }
 
+  /// With which window of parameters (--zero=3) values are gathered, or what views make of them.
+  void findGathered() {
+    for (Operation &op : llvm::reverse(block)) {
+      const auto window = op.getAttrOfType<IntegerAttr>(parameterAttr);
+      for (Value operand : op.getOperands())
+        if (window)
+          windowOfParameters[operand] = window;
+        else if (isa<ViewOpInterface>(op) && op.getNumResults() == 1 && windowOfParameters.contains(op.getResult(0)))
+          windowOfParameters[operand] = windowOfParameters.lookup(op.getResult(0));
+    }
+  }
+  /// The window of parameters for which the group packs this rank's parts; null for others.
+  Attribute gatheredWith(unsigned id) const {
+    for (Value result : groups[id].results)
+      if (Attribute window = windowOfParameters.lookup(result))
+        return window;
+    return {};
+  }
+
   bool tryMerge(const Candidate &candidate, FusionPaths &paths) {
     auto [gain, a, b] = candidate;
     if (!mayShare(a) || !mayShare(b))
       return false;
+    // One kernel for the forward and the backward would let the forward wait for gathers of the backward.
+    if (const Attribute window = gatheredWith(a), other = gatheredWith(b); window && other && window != other)
+      return refuse(candidate, "expected parameters that are gathered together");
     if (groups[a].ops + groups[b].ops > target.mostKernelOps)
       return refuse(candidate, llvm::formatv("expected at most {0} ops in a kernel", target.mostKernelOps));
     SmallVector<Value> results = resultsOf(a, b);

@@ -2,9 +2,9 @@
 //   1. collectives start in the order of their numbers, in which they stand (collective_order.h). One whose operands no
 //      other collective gives starts right after the op that computes the last of them, with what stands there for it
 //      alone (loops that add up sums, kernels that were joined with those of other collectives, views). One that needs
-//      an earlier collective stands right before the next that does not, so that the earlier one has had as much time
-//      as there is. Those after the last of these start early, each after the one before it with what it alone is
-//      computed from, so that the gathers of updated parameters run beside other updates;
+//      an earlier collective stands in the middle of what runs up to the next that does not: the earlier one has had
+//      time, and it has some itself. Those after the last of these start early, each after the one before it with what
+//      it alone is computed from, so that the gathers of updated parameters run beside other updates;
 //      Gathers of parameters in parts (--zero=3) need arguments alone; those of a window start before the first op that
 //      reads the window before it;
 //   2. each gets a flight and a tcc.wait before the first op that reads its results. Where that is the next op, nothing
@@ -123,12 +123,25 @@ private:
       if (Operation *place = placeOfGather(op, windows); place && at->isBeforeInBlock(place))
         at = place;
       at = endOfGroup(at);
-      for (Operation *other : llvm::drop_begin(pending, countOfFixed(pending, at)))
-        at = moveAfter(other, at);
+      Operation *middle = endOfGroup(middleOf(before, at));
+      const bool isEarlier = middle->isBeforeInBlock(at);
+      for (Operation *other : llvm::drop_begin(pending, countOfFixed(pending, middle)))
+        middle = moveAfter(other, middle);
       pending.clear();
-      before = moveAfter(op, at);
+      before = moveAfter(op, isEarlier ? at : middle);
     }
     startEarly(pending, before);
+  }
+
+  /// The op in the middle of those that run after `begin`, up to `end`; without `begin`, `end`.
+  static Operation *middleOf(Operation *begin, Operation *end) {
+    if (!begin)
+      return end;
+    SmallVector<Operation *> between{begin};
+    for (Operation *op = begin; op != end; op = op->getNextNode())
+      if (runs(op->getNextNode()))
+        between.push_back(op->getNextNode());
+    return between.size() > 1 ? between[between.size() / 2] : end;
   }
 
   static bool gathersParameters(Operation *op) { return op->hasAttr(parameterAttr); }

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # What lanes and ranks cost on one machine: tokens/s of the same batch in turn, each row beside one process in its round.
 #   ranks.sh MODEL BATCH ROUNDS DATA      such as: ranks.sh char 8 3 book.txt
+# Then rank_network.py: exchanges over a network of limited rate beside the estimate (root, `tc` and Open MPI).
 # BUILD names the build folder where it is not the checkout's build/, MPI openmpi or mpich.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 if (($# != 4)); then
-  sed -n '2,4p' "$0" | sed 's/^# \?//' >&2
+  sed -n '2,5p' "$0" | sed 's/^# \?//' >&2
   exit 2
 fi
 model=$1 batch=$2 rounds=$3 data=$4
@@ -63,3 +64,9 @@ for row in "${rows[@]}"; do
       printf "%-10s %12.0f %14.3f %14.1f\n", row, best, ratio[int((n + 1) / 2)], planned / 1e6
     }' "$folder/rates"
 done
+if unshare -n true 2>/dev/null && command -v tc mpirun.openmpi >/dev/null; then
+  echo
+  python3 "$root/tests/bench/rank_network.py" --build "${BUILD:-$root/build}" --model "$model" --data "$data" --rounds "$rounds"
+else
+  echo "no table over a network: root, tc (iproute2) and mpirun.openmpi are needed"
+fi

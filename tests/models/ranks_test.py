@@ -8,6 +8,7 @@ with it every one, for 200 steps. Exit status 77 where there is no MPI.
 """
 import argparse
 import itertools
+import json
 import os
 import random
 import re
@@ -149,6 +150,20 @@ def planned(trainer, mpis, full, seed):
     done = subprocess.run([compiler, graph, "--ranks=2", "--zero=3", "--remat=full", "-emit=memory"], capture_output=True,
                           text=True, timeout=300)
     check(done.returncode == 0, f"eight layers with --remat=full and --zero=3 are planned: {done.stderr[-600:]}")
+    # Where a window has several parameters, a kernel packs them. The forward's gathers must not wait for the backward's.
+    command, _ = trainer.command("--steps", "0", "--batch", "4", "--lanes", "2", "--seq", "64", f"--emit-graph={graph}",
+                                 "--params=bf16", "--model", "llama-baby", "--layers", "8", "--width", "128", "--heads",
+                                 "4")
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    done = subprocess.run([compiler, graph, "--ranks=2", "--zero=3", "-fbucket=128KiB", "-emit=json"], capture_output=True,
+                          text=True, check=True, timeout=300)
+    gathers = [0]  # between two matmuls
+    for instruction in json.loads(done.stdout)["instructions"]:
+        if "product" in instruction:
+            gathers.append(0)
+        elif instruction["op"] == "collective" and instruction["exchange"] == "all_gather":
+            gathers[-1] += 1
+    check(max(gathers) <= 10 and sum(gathers) > 60, f"parameters are gathered window by window: {max(gathers)} at a time")
 
 
 def saved(trainer, mpis):
@@ -229,6 +244,31 @@ def launched(trainer, mpis):
         check(several == one, f"mpirun.{mpi} starts ranks with the bits of one")
 
 
+def waits(trainer, mpis):
+    """rank_waits: a step whose kernels are waits takes the time that they take, and what exchanges take."""
+    graph, artefact, times = (os.path.join(trainer.folder, f"waits.{ending}") for ending in ("graph", "tcc", "times"))
+    folder = os.path.dirname(trainer.program)
+    command, _ = trainer.command("--steps", "0", "--batch", "32", "--lanes", "2", "--layers", "4", "--width", "128",
+                                 "--seq", "64", f"--emit-graph={graph}")
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    subprocess.run([os.path.join(folder, "tcc"), graph, "--ranks=2", "-fbucket=256KiB", "-o", artefact], check=True,
+                   capture_output=True, timeout=300)
+
+    def said(*command, **environment):
+        done = subprocess.run([*command, artefact], capture_output=True, text=True, timeout=300,
+                              env=dict(os.environ, **environment))
+        check(done.returncode == 0, f"{' '.join(command)}: {done.stderr[-600:]}")
+        return json.loads(done.stdout.strip().splitlines()[-1])
+
+    program = os.path.join(folder, "rank_waits")
+    plan = said(program, f"--measure={times}", "--steps=3")
+    check(plan["ranks"] == 2 and 0 < plan["backward_ms"] < plan["computed_ms"] and 0 < plan["late_share"] < 1,
+          f"the times of one rank: {plan}")
+    run = said(*started_by(mpis[0]), "-n", "2", program, f"--times={times}", "--steps=3", TCC_MPI=mpis[0])
+    check(run["computed_ms"] > 0.9 * plan["computed_ms"] and run["step_ms"] > run["computed_ms"] and
+          run["exchange_ms"] > 0, f"2 ranks wait as long, and exchange: {plan} {run}")
+
+
 def engine(program, mpis):
     """Each collective by itself."""
     for mpi in mpis:
@@ -277,6 +317,7 @@ def tests_of(trainer, mpis, given):
             ("configured", lambda: configured(trainer, mpis)),
             ("fast", lambda: fast(trainer, mpis)),
             ("launched", lambda: launched(trainer, mpis)),
+            ("waits", lambda: waits(trainer, mpis)),
             ("engine", lambda: engine(given.engine, mpis))]
 
 
