@@ -6,6 +6,7 @@
 #include "mlir/Parser/Parser.h"
 #include "runtime/dtype.h"
 #include "runtime/executable.h"
+#include "tests/bench/median.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +16,7 @@ using namespace mlir;
 
 namespace {
 
+using tcc::bench::median;
 using namespace tcc;
 
 struct Step {
@@ -119,11 +121,6 @@ func.func @main(%q: Q, %k: Q, %v: Q, %o: Q, %l: L, %g: Q, %s: tensor<i32>) -> (Q
   %d:3 = tcc.flash_attention_backward %q, %k, %v, %o, %l, %g diagonal 0 scale 0.125 : (Q, Q, Q, Q, L, Q) -> (Q, Q, Q)
   return %d#0, %d#1, %d#2 : Q, Q, Q
 })";
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 } // namespace
 

@@ -7,6 +7,7 @@
 #include "models/model.h"
 #include "runtime/device/device.h"
 #include "runtime/executable.h"
+#include "tests/bench/median.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 #include <vector>
 
+using tcc::bench::median;
 using namespace tcc;
 using namespace tcc::models;
 
@@ -66,11 +68,6 @@ struct Training {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   }
 };
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 /// 40 layers of 64 x 64, whose means are looked at one after the other; perhaps with the gradient of all means.
 struct Chain {

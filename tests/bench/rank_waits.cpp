@@ -13,8 +13,10 @@
 #include "runtime/files.h"
 #include "runtime/profiler.h"
 #include "runtime/ranks/ranks.h"
+#include "tests/bench/median.h"
+#include "tests/bench/or_fail.h"
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -22,6 +24,7 @@
 #include <time.h>
 
 using namespace tcc::runtime;
+using namespace tcc::bench;
 
 namespace {
 
@@ -29,56 +32,6 @@ struct Options {
   std::string file, measure, times;
   int threads = 1, steps = 8;
 };
-
-[[noreturn]] void fail(const std::string &problem) {
-  std::fprintf(stderr, "rank_waits: error: %s\n", problem.c_str());
-  std::exit(1);
-}
-
-template <typename Value>
-Value orFail(Expected<Value> value) {
-  if (!value)
-    fail(value.error().message());
-  return std::move(*value);
-}
-
-void orFail(const Error &error) {
-  if (error)
-    fail(error.message());
-}
-
-int number(const std::string &argument, std::string_view text) {
-  int value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc() || end != text.data() + text.size() || value < 1)
-    fail(argument + ": an integer from 1 on is needed");
-  return value;
-}
-
-Options parseOptions(int count, char **arguments) {
-  Options options;
-  for (int i = 1; i < count; ++i) {
-    const std::string argument = arguments[i];
-    const size_t equals = argument.find('=');
-    const std::string flag = argument.substr(0, equals),
-                      value = argument.substr(std::min(equals, argument.size() - 1) + 1);
-    if (flag == "--measure")
-      options.measure = value;
-    else if (flag == "--times")
-      options.times = value;
-    else if (flag == "--threads")
-      options.threads = number(argument, value);
-    else if (flag == "--steps")
-      options.steps = number(argument, value);
-    else if (argument.starts_with("-") || !options.file.empty())
-      fail("unknown option " + argument + "; the head of rank_waits.cpp lists them");
-    else
-      options.file = argument;
-  }
-  if (options.file.empty() || options.measure.empty() == options.times.empty())
-    fail("an artefact and either --measure or --times are needed");
-  return options;
-}
 
 /// The first of several ranks, without the others: what it would receive is what lies there.
 class FirstRankAlone final : public Ranks {
@@ -274,11 +227,6 @@ Plan withWaits(Plan plan, const std::string &file) {
   return plan;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 void runWithWaits(const Options &options) {
   const std::shared_ptr<Ranks> ranks = orFail(joinRanks());
   Artefact artefact = orFail(readArtefact(options.file));
@@ -307,8 +255,17 @@ void runWithWaits(const Options &options) {
 
 } // namespace
 
-int main(int count, char **arguments) {
-  const Options options = parseOptions(count, arguments);
+int main(int argc, char **argv) {
+  CLI::App app("A step of several ranks whose kernels and matmuls are waits, beside real exchanges.");
+  Options options;
+  app.add_option("file", options.file, "the artefact of a step of several ranks")->required();
+  CLI::Option_group *what = app.add_option_group("what");
+  what->add_option("--measure", options.measure, "write how long each instruction takes to this file");
+  what->add_option("--times", options.times, "wait for as long as this file says");
+  what->require_option(1);
+  app.add_option("--threads", options.threads, "of --measure (1)")->check(CLI::Range(1, 1024));
+  app.add_option("--steps", options.steps, "that are measured (8)")->check(CLI::Range(1, 1000000));
+  CLI11_PARSE(app, argc, argv);
   if (options.measure.empty())
     runWithWaits(options);
   else

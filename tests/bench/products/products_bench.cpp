@@ -7,6 +7,7 @@
 #include "runtime/machine_limits.h"
 #include "runtime/memory.h"
 #include "runtime/threads.h"
+#include "tests/bench/median.h"
 #include "tests/bench/products/libraries.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -38,11 +39,6 @@ double now(int threads) {
   timespec time;
   clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<int64_t>(values.size()) / 2);
-  return values[values.size() / 2];
 }
 
 /// Buffers that runs take in turn.

@@ -16,6 +16,7 @@
 #include "runtime/profile_report.h"
 #include "runtime/trace.h"
 #include "states_file.h"
+#include "tests/bench/or_fail.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -26,6 +27,8 @@
 #include <set>
 
 using namespace tcc::runtime;
+using tcc::bench::fail;
+using tcc::bench::orFail;
 
 namespace {
 
@@ -36,11 +39,6 @@ struct Options {
   bool eager = false, separate = false;
   std::map<std::string, std::string> inputs, states;
 };
-
-[[noreturn]] void fail(const std::string &problem) {
-  std::fprintf(stderr, "run_artefact: error: %s\n", problem.c_str());
-  std::exit(1);
-}
 
 template <typename Value>
 std::optional<Value> parse(std::string_view text) {
@@ -201,18 +199,6 @@ std::vector<Source> sourcesOf(const std::vector<TensorSpec> &specs, const std::m
     if (!names.contains(name))
       fail("the artefact has no " + std::string(areStates ? "state" : "input") + " `" + name + "`");
   return sources;
-}
-
-template <typename Value>
-Value orFail(Expected<Value> value) {
-  if (!value)
-    fail(value.error().message());
-  return std::move(*value);
-}
-
-void orFail(const Error &error) {
-  if (error)
-    fail(error.message());
 }
 
 /// Prints the outputs of one element and adds them to `values`.
