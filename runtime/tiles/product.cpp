@@ -204,27 +204,24 @@ float *Product::sumsOf(const Slab &slab, int64_t residentPanel, int64_t slabPane
 
 /// Writes the sums of a block that is complete. Results of 16 bits that stream are written two blocks of a row at a
 /// time, when the second one, which has the odd number, is complete.
-void Product::finishBlock(const Call &call, const Slab &slab, int64_t residentPanel, int64_t slabPanel,
-                          bool isFirst) const {
-  const Block block = blockAt(call, residentPanel, slab.part.firstPanel + slabPanel, isFirst);
+void Product::finishBlock(const Slab &slab, const Block &block, int64_t residentPanel, int64_t slabPanel) const {
   const float *sums = sumsOf(slab, residentPanel, slabPanel);
-  if (!block.results.streams || block.results.dtype == DType::f32 || block.columns < panelLines)
-    return finish(sums, block.rows, block.columns, block.results);
   const Range columns =
       leftIsResident ? Range{slab.part.firstPanel, slab.part.firstPanel + slab.part.panels} : slab.cut;
   const int64_t column = block.column / panelLines;
-  if (column % 2 == 0) {
-    if (column + 1 == columns.end || desc.n - block.column < 2 * panelLines) // no second one comes
-      finish(sums, block.rows, block.columns, block.results);
-    return;
-  }
-  if (column == columns.begin)
+  const bool comesInPairs = block.results.streams && block.results.dtype != DType::f32 && block.columns == panelLines;
+  const bool isSecond = column % 2 != 0 && column > columns.begin;
+  const bool isFirst = column % 2 == 0 && column + 1 < columns.end && desc.n - block.column >= 2 * panelLines;
+  if (!comesInPairs || (!isFirst && !isSecond))
     return finish(sums, block.rows, block.columns, block.results);
-  const int64_t before = leftIsResident ? slabPanel - 1 : residentPanel - 1;
-  const Block first = leftIsResident ? blockAt(call, residentPanel, slab.part.firstPanel + before, isFirst)
-                                     : blockAt(call, before, slab.part.firstPanel + slabPanel, isFirst);
-  finishPair(leftIsResident ? sumsOf(slab, residentPanel, before) : sumsOf(slab, before, slabPanel), sums, block.rows,
-             first.results);
+  if (isFirst)
+    return;
+  Results pair = block.results;
+  pair.c = const_cast<char *>(offset(pair.c, pair.dtype, -panelLines));
+  if (pair.bias)
+    pair.bias = offset(pair.bias, pair.biasType, -panelLines);
+  finishPair(leftIsResident ? sumsOf(slab, residentPanel, slabPanel - 1) : sumsOf(slab, residentPanel - 1, slabPanel),
+             sums, block.rows, pair);
 }
 
 /// Each resident panel, a stretch of its depth at a time, meets all of the slab's. So the stretch stays in the
@@ -262,7 +259,7 @@ void Product::multiplySlab(const Call &call, const Slab &slab, bool isFirstChunk
                           call.right.from(to.column, slab.part.firstDepth), slab.part.depth, dense, accumulate);
         }
         if (!direct && isLast && (!carriesSums || slab.part.firstDepth + slab.part.depth == desc.k))
-          finishBlock(call, slab, r, s, carriesSums || isFirstChunk);
+          finishBlock(slab, to, r, s);
       }
 }
 

@@ -54,7 +54,7 @@ private:
   void runTask(const Call &call, int64_t task, char *memory, const Stretch &depth) const;
   void multiplySlab(const Call &call, const Slab &slab, bool isFirstChunk) const;
   float *sumsOf(const Slab &slab, int64_t residentPanel, int64_t slabPanel) const;
-  void finishBlock(const Call &call, const Slab &slab, int64_t residentPanel, int64_t slabPanel, bool isFirst) const;
+  void finishBlock(const Slab &slab, const Block &block, int64_t residentPanel, int64_t slabPanel) const;
   uint32_t *greatestOf(const Call &call) const;
 };
 
