@@ -459,12 +459,12 @@ private:
   /// With which window of parameters (--zero=3) values are gathered, or what views make of them.
   void findGathered() {
     for (Operation &op : llvm::reverse(block)) {
-      const auto window = op.getAttrOfType<IntegerAttr>(parameterAttr);
-      for (Value operand : op.getOperands())
-        if (window)
+      Attribute window = op.getAttr(parameterAttr);
+      if (!window && isa<ViewOpInterface>(op) && op.getNumResults() == 1)
+        window = windowOfParameters.lookup(op.getResult(0));
+      if (window)
+        for (Value operand : op.getOperands())
           windowOfParameters[operand] = window;
-        else if (isa<ViewOpInterface>(op) && op.getNumResults() == 1 && windowOfParameters.contains(op.getResult(0)))
-          windowOfParameters[operand] = windowOfParameters.lookup(op.getResult(0));
     }
   }
   /// The window of parameters for which the group packs this rank's parts; null for others.

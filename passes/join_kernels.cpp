@@ -57,7 +57,7 @@ private:
     int64_t bytes = 0;
     unsigned producer = 0;
     SmallVector<unsigned, 4> readers;
-    Span span;
+    Span span = {};
   };
 
   Block &block;
