@@ -1,6 +1,6 @@
 """Random training programs as a judge: train_step and torch.compile by tcc beside eager PyTorch.
 
-    judge_programs.py [--seeds 200] [--from 1000] [--ways step,compile] [--kinds REGEX] [--out FILE.jsonl]
+    judge_programs.py [--seeds 200] [--from 1000] [--ways step,compile] [--kinds REGEX] [--device cuda] [--out FILE.jsonl]
 
 A seed makes a model of a few random statements (layers, writes through masks, views that are written into, branches and
 shapes that depend on values, buffers that change), an optimizer, clipping, accumulation. Three steps by each way end in
@@ -402,7 +402,9 @@ def loss_of(model, x, y):
 def batches(model, seed):
     generator = torch.Generator().manual_seed(seed + 1)
     shape = (model.rows * model.accumulate, model.width)
-    return [(torch.randn(shape, generator=generator), torch.randn(shape, generator=generator)) for _ in range(STEPS)]
+    def drawn():
+        return torch.randn(shape, generator=generator, device="cpu").to(torch.get_default_device())
+    return [(drawn(), drawn()) for _ in range(STEPS)]
 
 
 def in_parts(model, function, optimizer, given):
@@ -503,8 +505,10 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=1000, dest="first")
     parser.add_argument("--ways", default="step,compile")
     parser.add_argument("--kinds", default="")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", default="")
     given = parser.parse_args()
+    torch.set_default_device(given.device)
     warnings.simplefilter("ignore")
     kinds = [kind for kind in STATEMENTS if re.search(given.kinds, kind)]
     known = {}

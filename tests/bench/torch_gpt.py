@@ -149,15 +149,16 @@ def llama_loss(weights, tokens, targets, layers, heads):
 
 def save_tensors(path, tensors):
     """A safetensors file: length, JSON header, f32 data."""
-    header, data = {}, b""
+    header, parts, size = {}, [], 0
     for name, tensor in tensors.items():
-        part = tensor.detach().cpu().numpy().astype("<f4").tobytes()
-        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(part)]}
-        data += part
+        parts.append(tensor.detach().cpu().numpy().astype("<f4").tobytes())
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [size, size + len(parts[-1])]}
+        size += len(parts[-1])
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.writelines(parts)
 
 
 def make_tokens(count, vocabulary):

@@ -2,12 +2,14 @@
 """One training step of GPT-2 in PyTorch: eager, torch.compile (inductor), backend "tcc", tcc.torch.train_step, by turns.
 
     PYTHONPATH=build/python torch_step.py [--size char] [-B 16] [-T 256] [--bf16] [--rounds 5] [--ways eager,inductor,tcc,step]
+                                          [--device cuda] [--cudnn]
 
 Each round runs one step of each way; printed are the medians, their ratio to inductor's, the time of the first step, and
 the loss after the same number of steps. The model is nanoGPT's: tied head, fused q, k, v, GELU by tanh.
 """
 
 import argparse
+import contextlib
 import copy
 import json
 import statistics
@@ -16,6 +18,7 @@ import time
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 SIZES = {"baby": (256, 64, 4, 4, 128), "char": (256, 256, 6, 6, 384), "gpt2": (50257, 1024, 12, 12, 768)}
 
@@ -50,7 +53,7 @@ class Gpt(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.size(1)))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.size(1), device=tokens.device))
         for block in self.blocks:
             x = block(x)
         logits = self.head(self.ln_f(x))
@@ -71,6 +74,8 @@ def main():
     parser.add_argument("-T", type=int, default=0)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--cudnn", action="store_true", help="eager's and inductor's attention on a GPU by cuDNN")
     parser.add_argument("--ways", default="eager,inductor,tcc,step")
     parser.add_argument("--flags", default="", help="of tcc, separated by commas")
     parser.add_argument("--report", action="store_true")
@@ -80,13 +85,18 @@ def main():
     vocabulary, positions, layers, heads, size = SIZES[given.size]
     rows = given.T or positions
     torch.manual_seed(0)
-    model = Gpt(vocabulary, positions, layers, heads, size)
+    model = Gpt(vocabulary, positions, layers, heads, size).to(given.device)
+    torch.backends.cuda.matmul.allow_tf32 = True
     options = {"flags": [flag for flag in given.flags.split(",") if flag]}
     steps = {}
+
+    def attention(way):
+        return sdpa_kernel(SDPBackend.CUDNN_ATTENTION) if given.cudnn and way != "tcc" else contextlib.nullcontext()
+
     for way in given.ways.split(","):
         own = copy.deepcopy(model)
         optimizer = optimizer_of(own, fused=way != "step")
-        autocast = lambda: torch.autocast("cpu", torch.bfloat16, enabled=given.bf16)
+        autocast = lambda: torch.autocast(given.device, torch.bfloat16, enabled=given.bf16)
         if way == "step":
             def loss(model, x, y):
                 with autocast():
@@ -100,8 +110,8 @@ def main():
         else:
             forward = torch.compile(own, backend="tcc", options=options)
 
-        def step(x, y, own=own, forward=forward, optimizer=optimizer):
-            with autocast():
+        def step(x, y, own=own, forward=forward, optimizer=optimizer, way=way):
+            with autocast(), attention(way):
                 loss = forward(x, y)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(own.parameters(), 1.0)
@@ -113,7 +123,7 @@ def main():
     times = {way: [] for way in steps}
     losses, first = {}, {}
     for turn in range(given.rounds + 2):
-        tokens = torch.randint(0, vocabulary, (given.B * rows + 1,))
+        tokens = torch.randint(0, vocabulary, (given.B * rows + 1,)).to(given.device)
         x, y = tokens[:-1].view(given.B, rows).clone(), tokens[1:].view(given.B, rows).clone()
         for way, step in steps.items():
             start = time.perf_counter()

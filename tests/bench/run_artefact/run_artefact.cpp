@@ -5,9 +5,10 @@
 //                     [--states=FILE.safetensors] [--json=FILE]
 // Inputs: a file of raw bytes holds one step's value or several, which are taken in turn; a number fills the tensor;
 // integers:N draws from 0 to N - 1 at each step. Anything else is drawn: floats from -1 to 1, integers 0 or 1. States
-// are drawn with a deviation of 0.02 and zero for those of one dimension and for an optimizer's (`w.v` beside `w`),
-// unless a file has their bytes; with --states those that it does not name are zero. --separate gives each value memory
-// of its own. --json adds a line to a file.
+// are drawn with a deviation of 0.02; of one dimension they are one where their name ends in `weight`, as a norm's
+// does, else zero, since products of zeros are faster than others; an optimizer's (`w.v` beside `w`) are zero, unless a
+// file has their bytes; with --states those that it does not name are zero. --separate gives each value memory of its
+// own. --json adds a line to a file.
 #include "runtime/device/cuda/step_device.h"
 #include "runtime/device/limits.h"
 #include "runtime/executable.h"
@@ -171,10 +172,11 @@ public:
     std::normal_distribution<double> normal(0, 0.02);
     for (int64_t i = 0; i < spec.elements(); ++i)
       setElement(spec, data, i,
-                 fixed                           ? *fixed
-                 : isState                       ? (spec.shape.size() < 2 ? 0 : normal(random))
-                 : below || !isFloat(spec.dtype) ? static_cast<double>(integers(random))
-                                                 : uniform(random));
+                 fixed                              ? *fixed
+                 : isState && spec.shape.size() < 2 ? double(spec.name.ends_with("weight"))
+                 : isState                          ? normal(random)
+                 : below || !isFloat(spec.dtype)    ? static_cast<double>(integers(random))
+                                                    : uniform(random));
   }
 
 private:
