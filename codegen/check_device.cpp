@@ -23,6 +23,11 @@ namespace {
 using runtime::BufferId;
 using runtime::Space;
 
+/// The symbol of a kernel's form with its roundings moved.
+std::string movedSymbol(const std::string &symbol, unsigned variant) {
+  return symbol + "_moved" + std::to_string(variant);
+}
+
 /// Compiles as the device's target does. It keeps what that target made of each instruction, and the same kernels
 /// compiled for the CPU.
 class CheckTarget final : public Target {
@@ -83,8 +88,17 @@ public:
   runtime::Expected<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels) const override {
     sources = kernels.vec();
     std::vector<KernelSource> forms; // the others are texts for the device
-    llvm::copy_if(kernels, std::back_inserter(forms),
-                  [](const KernelSource &source) { return std::holds_alternative<FormKernel>(source); });
+    for (const KernelSource &source : kernels)
+      if (const auto *form = std::get_if<FormKernel>(&source)) {
+        forms.push_back(source);
+        for (unsigned variant = 0; variant < roundingVariants; ++variant)
+          if (auto moved = withRoundingsMoved(form->form, variant)) {
+            FormKernel other = *form;
+            other.symbol = movedSymbol(form->symbol, variant);
+            other.form = std::move(*moved);
+            forms.push_back(std::move(other));
+          }
+      }
     runtime::Expected<std::vector<std::string>> code = cpu.emit(forms);
     if (!code)
       return code.error();
@@ -199,8 +213,8 @@ private:
 
   runtime::Error runOnDevice(const Group &group);
   runtime::Error checkKernel(const Group &group);
-  runtime::Expected<std::vector<std::string>> runOnCpu(const runtime::KernelCall &call,
-                                                       const std::vector<std::string> &arguments) const;
+  runtime::Expected<std::vector<std::string>>
+  runOnCpu(const runtime::KernelCall &call, const std::vector<std::string> &arguments, const std::string &symbol) const;
   runtime::Error checkLowered(const Group &group, const LoweredOp &op);
 
   // How each kind of instruction is checked that is neither a kernel of a form nor of a structured op.
@@ -265,15 +279,17 @@ void StepCheck::report(const runtime::Instruction &instruction, const std::strin
 }
 
 /// The results of the call from these arguments (of all segments, results last), which hold what was there before.
+/// `symbol` is the kernel's, or that of its form with moved roundings.
 runtime::Expected<std::vector<std::string>> StepCheck::runOnCpu(const runtime::KernelCall &call,
-                                                                const std::vector<std::string> &arguments) const {
+                                                                const std::vector<std::string> &arguments,
+                                                                const std::string &symbol) const {
   const auto &source = std::get<FormKernel>(target.sources[call.kernel]);
   const KernelLaunch launch = target.cpu.launch(source.form);
   const size_t results = source.form.results.size(), all = source.form.arguments.size() + results;
   runtime::Plan cpuPlan;
   cpuPlan.name = "check";
   cpuPlan.threads = runtime::availableThreads();
-  cpuPlan.kernels = {{source.symbol, static_cast<uint32_t>(all), static_cast<uint32_t>(results), "", 0}};
+  cpuPlan.kernels = {{symbol, static_cast<uint32_t>(all), static_cast<uint32_t>(results), "", 0}};
   runtime::KernelCall made;
   made.granularity = launch.granularity;
   std::vector<runtime::TensorStorage> memory;
@@ -320,7 +336,9 @@ runtime::Expected<std::vector<std::string>> StepCheck::runOnCpu(const runtime::K
 runtime::Error StepCheck::checkKernel(const Group &group) {
   constexpr uint32_t nudges = 2;
   const runtime::KernelCall &call = *group.call;
-  const KernelInfo &form = std::get<FormKernel>(target.sources[call.kernel]).form;
+  const auto &source = std::get<FormKernel>(target.sources[call.kernel]);
+  const std::string &symbol = source.symbol;
+  const KernelInfo &form = source.form;
   const size_t inputs = form.arguments.size(), results = form.results.size(), all = inputs + results;
   SmallVector<BufferId> buffers;
   for (const runtime::Segment &segment : call.segments)
@@ -331,29 +349,38 @@ runtime::Error StepCheck::checkKernel(const Group &group) {
   if (runtime::Error error = runOnDevice(group))
     return error;
   const auto after = readBack(buffers);
-  const auto cpu = after ? runOnCpu(call, *before) : after.error();
+  const auto cpu = after ? runOnCpu(call, *before, symbol) : after.error();
   if (!cpu)
     return cpu.error();
-  std::vector<std::vector<std::string>> nearby;
+  std::vector<std::vector<std::string>> operands, roundings; // results from what was moved
   for (uint32_t seed = 1; seed <= nudges; ++seed) {
     std::vector<std::string> arguments = *before;
     for (size_t i = 0; i < arguments.size(); ++i)
       if (i % all < inputs)
         arguments[i] = nudged(std::move(arguments[i]), static_cast<runtime::DType>(form.arguments[i % all].type),
                               seed * 77u + static_cast<uint32_t>(i));
-    auto values = runOnCpu(call, arguments);
+    auto values = runOnCpu(call, arguments, symbol);
     if (!values)
       return values.error();
-    nearby.push_back(std::move(*values));
+    operands.push_back(std::move(*values));
   }
+  for (unsigned variant = 0; variant < roundingVariants; ++variant)
+    if (withRoundingsMoved(form, variant)) {
+      auto values = runOnCpu(call, *before, movedSymbol(symbol, variant));
+      if (!values)
+        return values.error();
+      roundings.push_back(std::move(*values));
+    }
   for (size_t s = 0; s < call.segments.size(); ++s)
     for (size_t r = 0; r < results; ++r) {
       const size_t at = s * results + r;
-      std::vector<std::string> others;
-      for (const std::vector<std::string> &values : nearby)
-        others.push_back(values[at]);
+      NearbyResults nearby;
+      for (const std::vector<std::string> &values : operands)
+        nearby.operands.push_back(values[at]);
+      for (const std::vector<std::string> &values : roundings)
+        nearby.roundings.push_back(values[at]);
       const ValueDifference difference =
-          compareResult((*after)[s * all + inputs + r], (*cpu)[at], others,
+          compareResult((*after)[s * all + inputs + r], (*cpu)[at], nearby,
                         static_cast<runtime::DType>(form.results[r].type), longestSum(form));
       const size_t instruction = std::min(group.first + s, group.last - 1);
       report(plan.instructions[instruction],

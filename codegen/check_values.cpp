@@ -76,7 +76,53 @@ int64_t longestSum(const KernelInfo &form) {
   return terms;
 }
 
-ValueDifference compareResult(const std::string &device, const std::string &cpu, const std::vector<std::string> &nearby,
+std::optional<KernelInfo> withRoundingsMoved(const KernelInfo &form, unsigned variant) {
+  llvm::SmallVector<bool> isRead(form.nodes.size());
+  for (const KernelNode &node : form.nodes)
+    for (unsigned operand : node.operands)
+      isRead[operand] = true;
+  for (const KernelStore &store : form.stores) // sums read their terms
+    isRead[store.node] = isRead[store.node] || store.kind != KernelStore::Kind::element;
+  KernelInfo moved = form;
+  moved.nodes.clear();
+  llvm::SmallVector<unsigned> stored, read; // numbers of the new nodes: of a value, and of what others read of it
+  bool up = true;
+  for (const auto &[number, old] : llvm::enumerate(form.nodes)) {
+    moved.nodes.push_back(old);
+    for (unsigned &operand : moved.nodes.back().operands)
+      operand = read[operand];
+    stored.push_back(static_cast<unsigned>(moved.nodes.size() - 1));
+    if (const bool isRounded = old.type == ElementType::bf16 || old.type == ElementType::f16;
+        isRounded && isRead[number] && old.kind == KernelNode::Kind::compute) {
+      // By 0.75 to 1.5 ulps, so that rounding gives a neighbour.
+      const double part = 1.5 * roundingOf(static_cast<DType>(old.type));
+      KernelNode node;
+      node.kind = KernelNode::Kind::compute;
+      node.type = old.type;
+      node.operands = {stored.back()};
+      node.perColumn = old.perColumn;
+      node.stage = old.stage;
+      ScalarStep factor, product; // values 1 and 2 beside the operand
+      factor.literal = ScalarLiteral::ofFloat(1 + (up ? part : -part));
+      product.opcode = Opcode::mulF;
+      product.operands = {0, 1, 0};
+      node.steps.steps = {factor, product};
+      node.steps.result = 2;
+      moved.nodes.push_back(std::move(node));
+      up = variant == 0 || !up;
+    }
+    read.push_back(static_cast<unsigned>(moved.nodes.size() - 1));
+  }
+  if (moved.nodes.size() == form.nodes.size())
+    return std::nullopt;
+  for (KernelStore &store : moved.stores) {
+    store.node = (store.kind == KernelStore::Kind::element ? stored : read)[store.node];
+    store.scatterRow = stored[store.scatterRow];
+  }
+  return moved;
+}
+
+ValueDifference compareResult(const std::string &device, const std::string &cpu, const NearbyResults &nearby,
                               DType dtype, int64_t terms) {
   const auto count = static_cast<int64_t>(cpu.size()) / runtime::byteSize(dtype);
   double scale = 0;
@@ -90,13 +136,18 @@ ValueDifference compareResult(const std::string &device, const std::string &cpu,
     const double seen = elementAt(device, dtype, i), expected = elementAt(cpu, dtype, i);
     if (seen == expected || (std::isnan(seen) && std::isnan(expected)))
       continue;
-    double moved = 0; // how far the CPU's own result moves when the operands move by an ulp
-    for (const std::string &other : nearby) {
-      const double value = elementAt(other, dtype, i);
-      moved =
-          std::max(moved, sameKind(value, expected) && std::isfinite(value) ? std::abs(value - expected) : INFINITY);
-    }
-    double allowed = 8 * moved;
+    const auto largestMove = [&](const std::vector<std::string> &others) {
+      double moved = 0;
+      for (const std::string &other : others) {
+        const double value = elementAt(other, dtype, i);
+        moved =
+            std::max(moved, sameKind(value, expected) && std::isfinite(value) ? std::abs(value - expected) : INFINITY);
+      }
+      return moved;
+    };
+    // How far the CPU's own result moves when operands move by an ulp, or roundings to a neighbour.
+    const double moved = std::max(8 * largestMove(nearby.operands), 1.25 * largestMove(nearby.roundings));
+    double allowed = moved;
     if (runtime::isFloat(dtype))
       allowed += floor + std::abs(expected) * (16 * epsilon32 + (dtype == DType::f32 ? 0 : 2.1 * roundingOf(dtype)));
     const bool near = sameKind(seen, expected) ? std::abs(seen - expected) <= allowed : std::isinf(moved);

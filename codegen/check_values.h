@@ -2,6 +2,7 @@
 #pragma once
 #include "ir/kernel.h"
 #include "runtime/gemm.h"
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,20 @@ struct ValueDifference {
 /// as they are.
 std::string nudged(std::string argument, runtime::DType dtype, uint32_t seed);
 
-/// Compares one result of a kernel. `nearby` are the CPU's results from operands that nudged() has moved. `terms` is
-/// the number of terms of the kernel's largest sum, 1 without sums.
-ValueDifference compareResult(const std::string &device, const std::string &cpu, const std::vector<std::string> &nearby,
+/// The form with each value that is rounded to 16 bits, and then read by the kernel itself, moved to a neighbour: an
+/// ulp of f32 before such a rounding can make that much of it. The second of two `variants` moves every other value
+/// down. Nothing where the form rounds no such value. Stored results are those that were not moved.
+std::optional<KernelInfo> withRoundingsMoved(const KernelInfo &form, unsigned variant);
+constexpr unsigned roundingVariants = 2;
+
+/// The CPU's results from what was moved a little.
+struct NearbyResults {
+  std::vector<std::string> operands;  // from operands that nudged() has moved
+  std::vector<std::string> roundings; // from forms of withRoundingsMoved()
+};
+
+/// Compares one result of a kernel. `terms` is the number of terms of the kernel's largest sum, 1 without sums.
+ValueDifference compareResult(const std::string &device, const std::string &cpu, const NearbyResults &nearby,
                               runtime::DType dtype, int64_t terms);
 
 /// The number of terms of the longest sum in a kernel.

@@ -120,6 +120,24 @@ TEST_F(CheckDevice, faultsPlantedInAttentionAreFoundAndNamed) {
     expectFound(plant, attentionText(40, 40), "attention.graph", {"of the op: value "});
 }
 
+// What a kernel rounds to 16 bits and then subtracts from may be off by one of these roundings, by no more.
+TEST_F(CheckDevice, aRoundingInsideOfAKernelMayGoTheOtherWay) {
+  const std::string text = R"(func.func @near(%x: tensor<512x256xf32>) -> (tensor<512x256xf32> {tcc.name = "y"}) {
+  %e = tcc.exp %x : tensor<512x256xf32>
+  %r = tcc.cast %e : tensor<512x256xf32> -> tensor<512x256xbf16>
+  %s = tcc.cast %r : tensor<512x256xbf16> -> tensor<512x256xf32>
+  %y = tcc.sub %s, %e : tensor<512x256xf32>
+  func.return %y : tensor<512x256xf32>
+}
+)";
+  use("early,shuffled,noise=2");
+  std::string error;
+  const std::optional<DeviceCheck> found = check(text, "near.graph", error);
+  ASSERT_TRUE(found) << error;
+  EXPECT_EQ(found->difference, "");
+  expectFound({"|to_float(from|1.02f * to_float(from", "(near.graph:5)"}, text, "near.graph", {"rounding explains"});
+}
+
 TEST_F(CheckDevice, aKernelThatEndsTheDeviceIsNamed) {
   use("late,checked");
   setenv("TCC_CUDA_MACHINE_ALTER", "k1_gather|in1[r]|in1[r + 4096]", 1);
