@@ -13,9 +13,10 @@ TEST(AttentionChoices, EveryCaseHasTiles) {
       for (const char *architecture : {"sm_80", "sm_90a", "sm_100a"}) {
         AttentionCase of{pass, AttentionElement::Bf16, headDim, true, false};
         AttentionKernel kernel = *attentionKernel(of, *chooseAttention(of, architecture, 1024));
-        // rowShift and rowDelta are padded to 128 queries.
+        // rowShift and rowDelta, which the backward reads in whole tiles, are padded to 128 queries.
         int queries = pass == AttentionPass::BackwardKeys ? kernel.tiles.columns : kernel.rows;
-        EXPECT_EQ(128 % queries, 0) << kernel.name;
+        if (pass != AttentionPass::Forward)
+          EXPECT_EQ(128 % queries, 0) << kernel.name;
         EXPECT_NE(kernel.text.find(kernel.name + ", "), std::string::npos);
         EXPECT_EQ(preludeOf(kernel.text), kernel.prelude) << kernel.name;
       }
@@ -28,10 +29,9 @@ TEST(AttentionChoices, OtherHeadDimensionsAreRefused) {
             "attention with head dimension 80: the kernels serve 32, 64, 96 and 128");
 }
 
-TEST(AttentionChoices, SwitchesAreOffAndRefusedWhereNoKernelHasThem) {
+TEST(AttentionChoices, SwitchesAreRefusedWhereNoKernelHasThem) {
   AttentionCase of;
   AttentionTiles tiles = *chooseAttention(of, "sm_90a", 1024);
-  EXPECT_FALSE(tiles.overlap || tiles.pingPong || tiles.persistent || tiles.shortestFirst);
   auto refused = [](AttentionCase of, AttentionTiles tiles) { return attentionKernel(of, tiles).error().message(); };
   tiles.overlap = tiles.pingPong = tiles.persistent = true;
   AttentionKernel kernel = *attentionKernel(of, tiles);

@@ -11,8 +11,14 @@ using namespace tcc::cuda;
 AttentionKernel kernelOf(const Problem &problem, AttentionPass pass, const char *architecture, const Change &change) {
   AttentionCase of = caseOf(problem, pass);
   AttentionTiles tiles = *chooseAttention(of, architecture, problem.keys);
-  if (change)
+  if (change) {
+    if (tiles.path == AttentionPath::Hopper) {
+      const bool narrow = of.headDim == 64, forward = pass == AttentionPass::Forward;
+      tiles = {AttentionPath::Hopper, 8, 1, forward || (narrow && pass == AttentionPass::BackwardQuery) ? 128 : 64};
+      tiles.stages = narrow && forward ? 4 : 2;
+    }
     change(tiles);
+  }
   return *attentionKernel(of, tiles);
 }
 

@@ -12,7 +12,11 @@ namespace tcc::attention_test {
 /// Sets switches of a kernel's tiles.
 using Change = std::function<void(tcc::cuda::AttentionTiles &)>;
 
-/// The kernel that `architecture` would run, with its tiles changed.
+/// Changes nothing: the kernel without switches.
+inline void plain(tcc::cuda::AttentionTiles &) {}
+
+/// The kernel that `architecture` would run; with a change, Hopper's kernel of two warpgroups without switches,
+/// changed.
 tcc::cuda::AttentionKernel kernelOf(const Problem &problem, tcc::cuda::AttentionPass pass, const char *architecture,
                                     const Change &change = {});
 

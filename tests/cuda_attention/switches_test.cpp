@@ -121,8 +121,7 @@ void expectEqualBits(const Problem &problem, const std::vector<Switched> &switch
   schedules.emplace_back();
   schedules.back().lanesLag = true;
   for (AttentionPass pass : {forward, query, keys}) {
-    AttentionKernel plain = kernelOf(problem, pass, "sm_90a");
-    ASSERT_NO_FATAL_FAILURE(launchSound(memory, plain, {}));
+    ASSERT_NO_FATAL_FAILURE(launchSound(memory, kernelOf(problem, pass, "sm_90a", plain), {}));
     std::vector<std::vector<char>> bits = bitsOf(memory, pass);
     for (const Switched &switched : switches) {
       if (switched.pass != pass)

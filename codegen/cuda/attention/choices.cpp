@@ -5,8 +5,8 @@ namespace tcc::cuda {
 
 namespace {
 
-/// The cases of a row: any, only causal ones, or only those with a bias.
-enum class Kind { Any, Causal, Biased };
+/// The cases of a row: any, only causal ones, only those with a bias, or only those with dropout.
+enum class Kind { Any, Causal, Biased, Dropped };
 
 struct Choice {
   AttentionPass pass;
@@ -21,23 +21,33 @@ struct Choice {
 
 constexpr AttentionPath portable = AttentionPath::Portable;
 constexpr AttentionPath hopper = AttentionPath::Hopper;
-constexpr Kind any = Kind::Any, causal = Kind::Causal, biased = Kind::Biased;
+constexpr Kind any = Kind::Any, causal = Kind::Causal, biased = Kind::Biased, dropped = Kind::Dropped;
 constexpr AttentionPass forward = AttentionPass::Forward;
 constexpr AttentionPass query = AttentionPass::BackwardQuery;
 constexpr AttentionPass keys = AttentionPass::BackwardKeys;
 
-// Tiles: warps, row tiles, columns, blocks, stages, and whether a warpgroup overlaps its softmax with its products:
-// nowhere, until a device has shown that it pays. Portable: two row tiles use each fragment of the other side twice;
-// where their accumulators, and what a bias adds, do not fit in 255 registers, one row tile and twice the warps make
-// the same block. Hopper's kernels add no bias: cases with one have portable kernels there. Its three consumers pay
-// where the diagonal is a small part of the work, two waste less of it.
+// Tiles: warps, row tiles, columns, blocks, stages, then Hopper's switches: overlap, turns, persistent blocks, shortest
+// rows first. Portable: two row tiles use each fragment of the other side twice; where their accumulators, and what a
+// bias adds, do not fit in 255 registers, one row tile and twice the warps make the same block. Hopper's kernels add no
+// bias: cases with one have portable kernels there. Their rows are the fastest of a sweep on an H200
+// (docs/PERFORMANCE.md): persistent blocks pay where rows are short or the diagonal is a large part of the work.
+// Dropout's state leaves no registers for three warpgroups with both.
 constexpr Choice choices[] = {
-    {forward, 64, "sm_90a", causal, 2048, {hopper, 8, 1, 128, 1, 4}},
-    {forward, 64, "sm_90a", any, 0, {hopper, 12, 1, 128, 1, 4}},
-    {forward, 128, "sm_90a", any, 0, {hopper, 8, 1, 128, 1, 2}},
-    {query, 64, "sm_90a", any, 0, {hopper, 8, 1, 128, 1, 2}},
+    {forward, 64, "sm_90a", dropped, 2048, {hopper, 8, 1, 128, 1, 4, true, false, true}},
+    {forward, 64, "sm_90a", dropped, 0, {hopper, 12, 1, 128, 1, 4, true}},
+    {forward, 64, "sm_90a", causal, 4096, {hopper, 12, 1, 128, 1, 4, true, false, true}},
+    {forward, 64, "sm_90a", any, 1024, {hopper, 12, 1, 128, 1, 4, true, false, true}},
+    {forward, 64, "sm_90a", any, 0, {hopper, 12, 1, 128, 1, 4, true}},
+    {forward, 128, "sm_90a", causal, 1024, {hopper, 8, 1, 128, 1, 2, true, false, true}},
+    {forward, 128, "sm_90a", any, 512, {hopper, 8, 1, 128, 1, 2, true, false, true}},
+    {forward, 128, "sm_90a", any, 0, {hopper, 8, 1, 128, 1, 2, true}},
+    {query, 64, "sm_90a", any, 0, {hopper, 8, 1, 128, 1, 3, true}},
+    {query, 128, "sm_90a", causal, 0, {hopper, 8, 1, 64, 1, 2, false, false, false, true}},
     {query, 128, "sm_90a", any, 0, {hopper, 8, 1, 64, 1, 2}},
-    {keys, 64, "sm_90a", any, 0, {hopper, 8, 1, 64, 1, 2}},
+    {keys, 64, "sm_90a", causal, 4096, {hopper, 8, 1, 128, 1, 3, true, false, true, true}},
+    {keys, 64, "sm_90a", causal, 0, {hopper, 8, 1, 128, 1, 3, true}},
+    {keys, 64, "sm_90a", any, 0, {hopper, 8, 1, 128, 1, 2, false, false, true}},
+    {keys, 128, "sm_90a", causal, 4096, {hopper, 8, 1, 64, 1, 2, false, false, true, true}},
     {keys, 128, "sm_90a", any, 0, {hopper, 8, 1, 64, 1, 2}},
     {forward, 32, "", biased, 0, {portable, 8, 1, 64, 1}},
     {forward, 32, "", any, 0, {portable, 4, 2, 64, 2}},
@@ -58,10 +68,23 @@ constexpr Choice choices[] = {
     {keys, 128, "", any, 0, {portable, 4, 1, 32, 1}},
 };
 
+bool isKind(Kind kind, const AttentionCase &of) {
+  switch (kind) {
+  case Kind::Any:
+    return true;
+  case Kind::Causal:
+    return of.causal;
+  case Kind::Biased:
+    return of.bias;
+  case Kind::Dropped:
+    return of.dropout;
+  }
+  return false;
+}
+
 bool serves(const Choice &choice, const AttentionCase &of, std::string_view architecture, int length) {
   return choice.pass == of.pass && choice.headDim == of.headDim &&
-         (choice.architecture.empty() || choice.architecture == architecture) &&
-         (choice.kind == any || (choice.kind == causal ? of.causal : of.bias)) &&
+         (choice.architecture.empty() || choice.architecture == architecture) && isKind(choice.kind, of) &&
          (choice.longest == 0 || length <= choice.longest) && (!of.bias || choice.tiles.path == portable);
 }
 
