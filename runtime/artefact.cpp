@@ -11,7 +11,7 @@ namespace tcc::runtime {
 namespace {
 
 constexpr std::string_view magic = "tccart\r\n";
-constexpr uint32_t formatVersion = 3;
+constexpr uint32_t formatVersion = 4;
 constexpr size_t sectionAlignment = 64; // machine code and its constants may be used where they lie
 constexpr size_t headerBytes = 8 + 4 + 4;
 constexpr size_t checksumBytes = 16;

@@ -250,6 +250,7 @@ private:
     runtime::LaunchCall made;
     std::array<unsigned, 3> grid = attentionGrid(kernel, arguments, batch);
     made.grid = {grid[0], grid[1], grid[2]};
+    made.loops = tiles->persistent;
     made.block = {kernel.threads, 1, 1};
     made.sharedBytes = kernel.sharedBytes;
     made.parameters.assign(reinterpret_cast<const char *>(&arguments), sizeof arguments);

@@ -43,6 +43,7 @@ struct LaunchCall {
   std::array<int64_t, 3> grid{1, 1, 1}, block{1, 1, 1};
   std::array<int64_t, 3> cluster{1, 1, 1}; ///< blocks of a cluster; {1, 1, 1} launches without clusters
   int64_t sharedBytes = 0;                 ///< dynamic shared memory of a block
+  bool loops = false;                      ///< blocks loop: one a multiprocessor at most, of those of grid[0]
   std::string parameters;
   std::vector<int64_t> parameterOffsets;
   std::vector<PointerSlot> pointerSlots;
@@ -55,6 +56,7 @@ struct LaunchCall {
     fields.integers("block", call.block);
     fields.integers("cluster", call.cluster);
     fields.integer("shared_bytes", call.sharedBytes, 0, maxPlanBytes);
+    fields.boolean("loops", call.loops);
     fields.hex("parameters", call.parameters);
     fields.integers("parameter_offsets", call.parameterOffsets, maxParameterBytes);
     fields.list("pointers", call.pointerSlots, maxPlanItems);

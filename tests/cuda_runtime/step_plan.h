@@ -45,6 +45,10 @@ KERNEL(add_up, 32, 1)(const float *x, float *sum, int n) {
 KERNEL(beyond, 32, 1)(float *x) {
   x[960 + thread_x()] = 1.0f;
 }
+KERNEL(blocks, 32, 1)(float *count) {
+  if (block_x() == 0 && thread_x() == 0)
+    *count = static_cast<float>(grid_x());
+}
 )";
 
 /// A parameter block, built field by field.
@@ -106,7 +110,8 @@ inline Plan gpuStepPlan() {
                   {"column_sums", 4, 0, "", 0},
                   {"descend", 2, 0, "", 0},
                   {"add_up", 3, 0, "", 0},
-                  {"beyond", 1, 0, "", 0}};
+                  {"beyond", 1, 0, "", 0},
+                  {"blocks", 1, 0, "", 0}};
   const DType f32 = DType::f32;
   auto launch = [&](uint32_t kernel, int64_t blocks, int64_t threads, const char *label, auto fill) {
     Instruction made;

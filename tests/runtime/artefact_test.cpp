@@ -59,9 +59,9 @@ TEST(Artefact, olderVersionsAreRefusedByNumber) {
   std::string bytes = *serializeArtefact(smallArtefact());
   bytes[8] = 1;
   EXPECT_EQ(parseArtefact(bytes).error().message(),
-            "artefact has format version 1; this runtime reads version 3: compile it again");
-  bytes[8] = 4;
-  EXPECT_EQ(parseArtefact(bytes).error().message(), "artefact has format version 4; this runtime reads version 3");
+            "artefact has format version 1; this runtime reads version 4: compile it again");
+  bytes[8] = 5;
+  EXPECT_EQ(parseArtefact(bytes).error().message(), "artefact has format version 5; this runtime reads version 4");
 }
 
 TEST(Artefact, targetsAndCodeObjectsMustMakeSense) {

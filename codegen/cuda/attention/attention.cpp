@@ -152,7 +152,7 @@ std::array<unsigned, 3> attentionGrid(const AttentionKernel &kernel, const Atten
   if (kernel.of.pass == AttentionPass::BackwardKeys)
     grid = {blocks(arguments.keys), unsigned(arguments.heads / arguments.group), unsigned(batch)};
   if (kernel.tiles.persistent)
-    grid = {std::min(grid[0] * grid[1] * grid[2], unsigned(multiprocessors)), 1, 1};
+    grid = {unsigned(std::min(1ull * grid[0] * grid[1] * grid[2], 1ull * multiprocessors)), 1, 1};
   return grid;
 }
 

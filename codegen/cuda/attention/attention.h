@@ -7,6 +7,7 @@
 #include "runtime/error.h"
 
 #include <array>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -94,10 +95,11 @@ runtime::Expected<AttentionTiles> chooseAttention(const AttentionCase &of, std::
 /// a bias on Hopper's path.
 runtime::Expected<AttentionKernel> attentionKernel(const AttentionCase &of, const AttentionTiles &tiles);
 
-/// The number of blocks in x, y and z; if one of them is 0, there is nothing to launch. `multiprocessors` is how many
-/// the device has (an H200 has 132), which is the most blocks of a persistent kernel.
+/// The number of blocks in x, y and z; if one of them is 0, there is nothing to launch. A persistent kernel has its
+/// blocks along x, `multiprocessors` at most: one for each of the device's (an H200 has 132), or without a limit one
+/// for each item.
 std::array<unsigned, 3> attentionGrid(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch,
-                                      int multiprocessors = 132);
+                                      int multiprocessors = std::numeric_limits<int>::max());
 
 /// The maps of a Hopper kernel (query, backward's output gradient, key, value); empty for a portable one.
 std::vector<AttentionMap> attentionMaps(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch);

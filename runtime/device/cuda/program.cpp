@@ -121,6 +121,8 @@ struct Runner<LaunchCall> : StatelessRunner {
         mostShared = std::max(mostShared, other->sharedBytes);
     kernel = step.modules[code.module].kernel(code.symbol, unsigned(mostShared));
     shape.grid = narrow(call.grid);
+    if (call.loops)
+      shape.grid[0] = std::min(shape.grid[0], unsigned(step.session->device->attribute(attributeMultiprocessors)));
     shape.block = narrow(call.block);
     shape.cluster = narrow(call.cluster);
     shape.sharedBytes = unsigned(call.sharedBytes);
