@@ -162,6 +162,7 @@ std::vector<Sample> reductionSamples() {
       {"block columns", KernelShape::blockColumns, 4, rowsThenColumns("2", "5", "1500")},
       {"scatter", KernelShape::scatter, 1, scatter("6", "20", "9")},
       {"scatter into tiles", KernelShape::scatter, 1, scatter("70", "300", "600")},
+      {"scatter of many rows", KernelShape::scatter, 1, scatter("70", "20", "4500")},
       {"scatter of 16 bits", KernelShape::scatter, 1, scatter("6", "20", "9", "bf16")},
       {"scatter of f16", KernelShape::scatter, 1, scatter("40", "7", "300", "f16")},
   };
@@ -248,7 +249,9 @@ TEST(CudaKernels, plantedFaultsAreCaught) {
       {"a group that starts within one", "groups of 4", "* 4;", "* 4 + 1;"},
       {"a missing barrier in front of totals", "warp columns", "block_barrier();", ""},
       {"a missing barrier after the search", "scatter into tiles",
-       "hits[before] = next + thread_x();\n    block_barrier();", "hits[before] = next + thread_x();"},
+       "hits[before] = next + thread_x();\n        block_barrier();", "hits[before] = next + thread_x();"},
+      {"batches whose hits share one place", "scatter of many rows", "turn ^= 8;", ""},
+      {"a batch that is passed over", "scatter of many rows", "batch < 8;", "batch < 7;"},
       {"hits in another order", "scatter into tiles", "(1u << lane_index()) - 1u", "0u - (2u << lane_index())"},
       {"a tile that is too small", "scatter into tiles", "/ 2 * 32;", "/ 2 * 33;"},
       {"a shuffle of the lanes that have a column", "columns", "[warp *", "[warp_index() *"},
