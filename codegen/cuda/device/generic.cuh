@@ -316,6 +316,13 @@ DEVICE void load_column(const i64 *from, i64 &value) {
 DEVICE void store_column(i64 *to, i64 value) {
   *to = value;
 }
+// Starts copies of Count columns to shared memory; both addresses and the bytes of Count columns are multiples of 16.
+template <int Count, class Element>
+DEVICE void copy_columns(Element *shared, const Element *from) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 16 / static_cast<int>(sizeof(Element)))
+    copy_async_16(shared + i, from + i);
+}
 template <class Value, int Count>
 DEVICE void fill_columns(Value (&values)[Count], Value value) {
 #pragma unroll

@@ -46,7 +46,8 @@ static std::vector<std::string> headComment(const FormKernel &source, const Kern
 
 KernelBody::KernelBody(const FormKernel &source, KernelCalling calling)
     : source(source), form(source.form), calling(calling), stages(kernelStages(form)), division(divide(form)),
-      values(columnValues(form, stages, division)), unrounded(roundedWhenStored(form)) {}
+      values(columnValues(form, stages, division)), staged(stagedLoads(form, division)),
+      unrounded(roundedWhenStored(form)) {}
 
 std::string KernelBody::text() {
   writeHead();
@@ -263,9 +264,54 @@ void KernelBody::writeColumn(unsigned number) {
     writeAccumulation(store);
 }
 
+bool KernelBody::isStaged(unsigned id) const {
+  return llvm::any_of(staged.loads, [&](const StagedLoad &load) { return load.node == id; });
+}
+
+void KernelBody::writeCopies(const std::string &place) {
+  declareCopied(place);
+  overGroups("", [&] {
+    w.line("const int c = group;");
+    for (const StagedLoad &load : staged.loads) {
+      const KernelNode &node = form.nodes[load.node];
+      w.line("copy_columns<" + width() + ">(staged_" + std::to_string(load.node) + " + group, in" +
+             std::to_string(node.argument) + " + (" + indexText(node.index) + "));");
+    }
+  });
+}
+
+void KernelBody::declareCopied(const std::string &place) {
+  for (const StagedLoad &load : staged.loads) {
+    const std::string type = elementType(form.nodes[load.node].type);
+    w.line(type + " *const staged_" + std::to_string(load.node) + " = reinterpret_cast<" + type + " *>(" + place +
+           (load.offset == 0 ? "" : " + " + std::to_string(load.offset)) + ");");
+  }
+}
+
+/// Whether the value is 0 at all columns of the current group, as a target's is where the target is no column of it.
+bool KernelBody::isUsualZero(unsigned id) const {
+  const KernelNode &node = form.nodes[id];
+  if (node.kind == Kind::literal)
+    return facts(node.type).isFloat && node.value.asFloat() == 0;
+  if (node.kind != Kind::compute || node.steps.steps.size() != 1 || node.steps.steps[0].opcode != Opcode::select)
+    return false;
+  const ScalarStep &step = node.steps.steps[0];
+  const auto known = usual.find(node.operands[step.operands[0]]);
+  return known != usual.end() && isUsualZero(node.operands[step.operands[known->second ? 1 : 2]]);
+}
+
 /// Declares the values of a load for the columns of the group.
 void KernelBody::writeGroupLoad(unsigned id, const std::string &left) {
   const KernelNode &node = form.nodes[id];
+  if (hasEarlyLoads) {
+    w.line(valueType(node.type) + " (&" + name(id) + "_of)[" + width() + "] = " + name(id) + "_at[k];");
+    return;
+  }
+  if (isStaged(id)) {
+    w.line(valueType(node.type) + " " + name(id) + "_of[" + width() + "];");
+    w.line("load_columns(staged_" + std::to_string(id) + " + group, " + name(id) + "_of);");
+    return;
+  }
   declareAxesOf(node.index);
   std::string place = indexText(node.index), condition = inside(node.guards),
               otherwise = zero(facts(node.type).computed);

@@ -1,5 +1,6 @@
 #include "codegen/cuda/kernel/launch.h"
 #include "codegen/cuda/gpu_model.h"
+#include "codegen/cuda/kernel/staging.h"
 #include "codegen/cuda/kernel/vectors.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -141,7 +142,7 @@ KernelDivision divide(const KernelInfo &form) {
     made.perThread = columnsOfThread(form, warpSize);
     if (made.threads == 256 && isSmallBesideTotals(form)) {
       made.resident = 2;
-      if (made.vector == 8 && totalsOfThread(form) > manyTotals)
+      if (made.vector == 8 && totalsOfThread(form) > manyTotals && stagedLoads(form, made).loads.empty())
         made.vector = 4;
     }
     break;
@@ -159,6 +160,7 @@ KernelDivision divide(const KernelInfo &form) {
     made.blocks = made.items;
     break;
   }
+  made.sharedBytes = stagedLoads(form, made).bytes();
   return made;
 }
 
