@@ -1,6 +1,7 @@
 // Writes what the texts of all shapes share: head comment and parameters, each node as one named local, each store, the
 // axes that indices are computed from.
 #include "codegen/cuda/kernel/body.h"
+#include "codegen/cuda/kernel/approximations.h"
 #include "codegen/cuda/kernel/expressions.h"
 #include "codegen/cuda/kernel/ranges.h"
 #include "codegen/cuda/kernel/rounding.h"
@@ -47,7 +48,7 @@ static std::vector<std::string> headComment(const FormKernel &source, const Kern
 KernelBody::KernelBody(const FormKernel &source, KernelCalling calling)
     : source(source), form(source.form), calling(calling), stages(kernelStages(form)), division(divide(form)),
       values(columnValues(form, stages, division)), staged(stagedLoads(form, division)),
-      unrounded(roundedWhenStored(form)) {}
+      unrounded(roundedWhenStored(form)), narrow(readIn16Bits(form)) {}
 
 std::string KernelBody::text() {
   writeHead();
@@ -252,6 +253,9 @@ void KernelBody::writeColumn(unsigned number) {
       w.line(kept + " = " + name(id) + ";");
   }
   for (unsigned id : stage.reductions) {
+    // A sum starts at +0 and so is never -0: a zero of either sign leaves it as it is.
+    if (form.nodes[id].reduction == Reduction::sum && isUsualZero(form.nodes[id].operands[0]))
+      continue;
     std::string part = "part_" + std::to_string(id);
     w.line(part + " = " + combined(form.nodes[id].reduction, part, name(form.nodes[id].operands[0])) + ";");
   }
@@ -438,22 +442,58 @@ std::string KernelBody::loadText(const KernelNode &node) {
   return condition.empty() ? value : condition + " ? (" + value + ") : " + none;
 }
 
+/// For each step, whether the result needs it where some steps are sigmoids of an earlier value.
+static std::vector<bool> neededSteps(const ScalarSteps &steps, size_t operands,
+                                     llvm::ArrayRef<std::optional<SigmoidOfStep>> sigmoids) {
+  std::vector<bool> needed(steps.steps.size());
+  auto need = [&](unsigned value) {
+    if (value >= operands)
+      needed[value - operands] = true;
+  };
+  need(steps.result);
+  for (size_t i = steps.steps.size(); i-- > 0;) {
+    if (!needed[i])
+      continue;
+    if (sigmoids[i])
+      need(sigmoids[i]->x);
+    else
+      for (unsigned k = 0; k < facts(steps.steps[i].opcode).operands; ++k)
+        need(steps.steps[i].operands[k]);
+  }
+  return needed;
+}
+
 /// Declares a local for each step but the last.
 std::string KernelBody::computeText(const KernelNode &node, unsigned id) {
   llvm::SmallVector<TypedText> values;
   for (unsigned operand : node.operands)
     values.push_back({name(operand), facts(form.nodes[operand].type).computed});
-  const std::vector<ValueRange> ranges = rangesOf(node.steps, node.operands.size());
+  const size_t count = node.operands.size();
+  const std::vector<ValueRange> ranges = rangesOf(node.steps, count);
   auto isOne = [&](unsigned value) { return ranges[value].low == 1 && ranges[value].high == 1; };
+  std::vector<std::optional<SigmoidOfStep>> sigmoids(node.steps.steps.size());
+  for (size_t i = 0; narrow[id] && i < sigmoids.size(); ++i)
+    sigmoids[i] = sigmoidOf(node.steps, count, i);
+  const std::vector<bool> needed = neededSteps(node.steps, count, sigmoids);
   for (auto [i, step] : llvm::enumerate(node.steps.steps)) {
+    if (!needed[i]) {
+      values.push_back({"", step.type});
+      continue;
+    }
     llvm::SmallVector<TypedText> operands;
     for (unsigned k = 0; k < facts(step.opcode).operands; ++k)
       operands.push_back(values[step.operands[k]]);
-    std::string text = stepText(step, operands);
-    if (std::optional<unsigned> x = minusMagnitudeOf(node.steps, node.operands.size(), i))
+    std::string text;
+    if (sigmoids[i])
+      text = "near_sigmoid_f32(" + std::string(sigmoids[i]->isMirrored ? "-" : "") + values[sigmoids[i]->x].text + ")";
+    else if (std::optional<unsigned> x = minusMagnitudeOf(node.steps, count, i))
       text = "0.0f - abs_f32(" + values[*x].text + ")";
     else if (step.opcode == Opcode::divF && isOne(step.operands[0]) && ranges[step.operands[1]].hasPlainReciprocal())
       text = "reciprocal_f32(" + operands[1].text + ")";
+    else if (isExpBelowMaximum(form, id))
+      text = "near_exp_f32(" + operands[0].text + ")";
+    else
+      text = stepText(step, operands);
     bool last = values.size() == node.steps.result && i + 1 == node.steps.steps.size();
     if (step.opcode == Opcode::constant || last) {
       values.push_back({text, step.type});
