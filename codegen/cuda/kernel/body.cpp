@@ -338,6 +338,21 @@ void KernelBody::writeGroupLoad(unsigned id, const std::string &left) {
   w.line("  " + call);
 }
 
+void KernelBody::writeEarlyLoads(llvm::function_ref<void(llvm::function_ref<void()>)> overRounds) {
+  const std::string groups = std::to_string(division.perThread / division.vector);
+  auto isLoadedEarly = [&](unsigned id) { return isGroupLoad(id); };
+  for (unsigned id : llvm::make_filter_range(values.computedIn[0], isLoadedEarly))
+    w.line(valueType(form.nodes[id].type) + " " + name(id) + "_at[" + groups + "][" + width() + "];");
+  overRounds([&] {
+    w.line("const int c = group;");
+    for (unsigned id : llvm::make_filter_range(values.computedIn[0], isLoadedEarly)) {
+      const KernelNode &node = form.nodes[id];
+      w.line("load_columns(in" + std::to_string(node.argument) + " + (" + indexText(node.index) + "), " + name(id) +
+             "_at[k]);");
+    }
+  });
+}
+
 void KernelBody::writeGroupBody(unsigned number, const std::string &left) {
   if (division.vector == 1)
     return writeColumn(number);

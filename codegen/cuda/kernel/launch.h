@@ -35,6 +35,10 @@ KernelDivision divide(const KernelInfo &form);
 /// How many elements one block of a segments kernel has.
 inline constexpr int64_t segmentBlock = 2048;
 
+/// Whether a thread of a segments kernel first loads several groups, and then works on them: where one group is too few
+/// bytes in flight.
+bool loadsSeveralGroups(const KernelDivision &division);
+
 /// How a kernel is called. alone: for one set of tensors, whose addresses are parameters; a segments kernel also takes
 /// the number of elements, as int. joined: for many sets at once, whose addresses are in a table in device memory.
 enum class KernelCalling : uint8_t { alone, joined };
