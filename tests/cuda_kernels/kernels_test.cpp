@@ -158,6 +158,7 @@ std::vector<Sample> reductionSamples() {
       {"streamed rows", KernelShape::blockRows, 4, softmax("2", "40000")},
       {"copied rows", KernelShape::blockRows, 4, softmax("2", "20004")},
       {"long rows", KernelShape::blockRows, 4, columnResult("reduce_max", "2x20000xf32", "2x1xf32")},
+      {"long rows of single columns", KernelShape::blockRows, 1, columnResult("reduce_sum", "2x20003xf32", "2x1xf32")},
       {"columns", KernelShape::columns, 1, columnResult("reduce_sum", "3x11x37xbf16", "3x1x37xbf16")},
       {"columns of few rows", KernelShape::columns, 4, columnResult("reduce_sum", "40x3x160xf32", "40x1x160xf32")},
       {"columns of i64", KernelShape::columns, 1, columnResult("reduce_sum", "2x19x36xi64", "2x1x36xi64")},

@@ -137,13 +137,19 @@ bool KernelBody::warpOwnsRow() const {
 }
 
 std::string KernelBody::unrolling() const {
-  constexpr size_t longBody = 96; // nodes
+  constexpr size_t longBody = 96, shortBody = 8; // nodes of a column
+  size_t nodes = 0;
+  for (const std::vector<unsigned> &pass : values.computedIn)
+    nodes = std::max(nodes, pass.size());
   const bool numbersRegisters =
       llvm::any_of(values.keptFrom, [](int stage) { return stage >= 0; }) ||
       llvm::any_of(form.stores, [](const KernelStore &store) { return store.kind != KernelStore::Kind::element; });
-  if (!numbersRegisters && form.nodes.size() > longBody)
+  if (!numbersRegisters && nodes > longBody)
     return "#pragma unroll 1";
-  return division.perThread <= mostUnrolledColumns ? "#pragma unroll" : "#pragma unroll 4";
+  if (division.perThread <= mostUnrolledColumns)
+    return "#pragma unroll";
+  // Single columns are loads of a few bytes: many of them must be in flight.
+  return division.vector == 1 && nodes <= shortBody ? "#pragma unroll 16" : "#pragma unroll 4";
 }
 
 void KernelBody::overGroups(const std::string &start, llvm::function_ref<void()> body) {
