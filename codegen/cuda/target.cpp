@@ -117,6 +117,7 @@ private:
     launch.kernel = function;
     launch.grid = {division.blocks, 1, 1};
     launch.block = {division.threads, 1, 1};
+    launch.sharedBytes = division.sharedBytes;
     return launch;
   }
 

@@ -18,7 +18,7 @@ pipe, and takes the largest of four times as the least one:
   memory   the plan's bytes, each operand and result once, over the bandwidth
   latency  waves of resident blocks, times what one warp takes: its waits for memory, which follow each other, times
            LATENCY (NEAR, where it has read the place before), and DEPENDENT clocks an instruction; occupancy from
-           registers, shared memory and threads
+           registers, shared memory and threads. Waits for copies into shared memory (cp.async) are not counted
 
 Products take their flops over PRODUCTS, stretched by the last wave of tiles (128 x 256 or 128 x 128, sums split as far
 as the workspace holds parts, whose traffic is added). Attention takes ATTENTION's rates, which are estimates. A launch

@@ -124,7 +124,8 @@ std::vector<RefTensor> runEmulated(const emulator::Module &module, const Emulate
   if (division.blocks > 0)
     findings = module
                    .launch(kernel.source.symbol, {static_cast<unsigned>(division.blocks)},
-                           {static_cast<unsigned>(division.threads)}, 0, arguments.data(), schedule)
+                           {static_cast<unsigned>(division.threads)}, static_cast<size_t>(division.sharedBytes),
+                           arguments.data(), schedule)
                    .text();
   return resultsIn(buffers, kernel, function);
 }
@@ -156,7 +157,8 @@ std::vector<std::vector<RefTensor>> runJoined(const emulator::Module &module, co
     findings = module
                    .launch(cuda::functionName(kernel.source.symbol, cuda::KernelCalling::joined),
                            segments ? emulator::Dim3{blocks * many} : emulator::Dim3{blocks, many},
-                           {static_cast<unsigned>(division.threads)}, 0, arguments.data(), schedule)
+                           {static_cast<unsigned>(division.threads)}, static_cast<size_t>(division.sharedBytes),
+                           arguments.data(), schedule)
                    .text();
   std::vector<std::vector<RefTensor>> results;
   for (const Buffers &buffers : sets)

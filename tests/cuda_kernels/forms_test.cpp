@@ -1,12 +1,13 @@
-// What the emitter writes in another form where that is cheaper: reciprocals without a slow path, roundings that a
-// store repeats, groups of a long row that a mask or a target does not touch. Each is held against arithmetic in
-// double, or against the interpreter.
+// What the emitter writes in another form where that is cheaper: reciprocals without a slow path, approximations where
+// 16 bits are read, roundings that a store repeats, groups of a long row that a mask or a target does not touch. Each
+// is held against arithmetic in double, or against the interpreter.
 #include "codegen/cuda/kernel/rounding.h"
 #include "mlir/Parser/Parser.h"
 #include "tests/codegen/kernel_text.h"
 #include "tests/cuda_kernels/emulated_kernels.h"
 #include "tests/expect_text.h"
 #include "tests/ops/op_table.h"
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -91,6 +92,97 @@ TEST(CudaForms, geluIsWithinItsBounds) {
       EXPECT_LT(worst, kernel == &*forward ? 4e-7 : 1e-6) << "noise " << noise;
       EXPECT_GT(worst, 1e-9); // it is f32, and compared
     }
+}
+
+/// Half the distance of neighbouring numbers of bf16 around x, but not less than around 2^-110: a sigmoid below 2^-126
+/// may be 0, and x be some ten there.
+double halfUlpOfBf16(double x) {
+  return std::ldexp(1.0, std::max(std::ilogb(x), -110) - 8);
+}
+
+// Between casts to bf16 an approximated sigmoid is as good as rounding once, for each of the finite values: 1.01 of
+// half a unit in the last place, where approximations are two units of f32 off.
+TEST(CudaForms, aSigmoidThatIsRoundedTo16BitsIsApproximated) {
+  constexpr int64_t count = int64_t(1) << 16;
+  const std::string narrow = std::to_string(count) + "xbf16", wide = "tensor<" + std::to_string(count) + "xf32>";
+  const std::string widened = "%w = tcc.cast %x : tensor<" + narrow + "> -> " + wide + "\n";
+  const std::string rounded = "\n%r = tcc.cast %g : " + wide + " -> tensor<" + narrow + ">";
+  auto context = makeContext();
+  struct Case {
+    std::string body;
+    double (*exact)(double);
+    double atLeast; // half a unit in the last place of this counts for smaller results
+  };
+  const Case cases[] = {
+      {widened + "%g = tcc.gelu %w : " + wide + rounded, gelu, 0},
+      {widened + "%o = tcc.constant dense<1.0> : " + wide + "\n%g = tcc.gelu_gradient %w, %o : " + wide + rounded,
+       geluSlope, 1e-3}};
+  for (const Case &each : cases) {
+    auto kernel = kernelOf(*context, {{{"x", narrow}}, {{"r", narrow}}, each.body});
+    ASSERT_TRUE(kernel);
+    const std::string text = cuda::kernelText(kernel->source);
+    EXPECT_GT(countOf(text, "near_sigmoid_f32("), 0u) << text;
+    EXPECT_EQ(countOf(text, "exp_f32("), 0u) << text;
+    kernel->inputs[0].data = manyNumbers(0);
+    kernel->inputs[0].data.resize(count);
+    for (int noise : {0, 2}) {
+      emulator::Schedule schedule;
+      schedule.approximationNoise = noise;
+      std::string findings;
+      const std::vector<RefTensor> results = runEmulated(emulator::Module::compile(text), *kernel, schedule, findings);
+      EXPECT_EQ(findings, "");
+      double worst = 0;
+      for (size_t i = 0; i < count; ++i) {
+        const double x = kernel->inputs[0].data[i], exact = each.exact(x);
+        const double error = std::fabs(results[0].data[i] - exact);
+        worst = std::max(worst, error / halfUlpOfBf16(std::max(std::fabs(exact), each.atLeast)));
+      }
+      EXPECT_LT(worst, 1.01) << "noise " << noise << "\n" << text;
+      EXPECT_GT(worst, 0.9); // it is bf16, and compared
+    }
+  }
+  auto read = kernelOf(*context, {{{"x", narrow}},
+                                  {{"r", narrow}, {"g", std::to_string(count) + "xf32"}},
+                                  widened + "%g = tcc.gelu %w : " + wide + rounded});
+  ASSERT_TRUE(read);
+  EXPECT_EQ(countOf(cuda::kernelText(read->source), "near_sigmoid_f32("), 0u); // f32 is stored too
+}
+
+// e^(x - m) of 16 bits below the row's maximum m has the bound that near_exp_f32 states; of 32 bits it is exp_f32.
+TEST(CudaForms, anExponentialBelowTheMaximumIsApproximated) {
+  auto context = makeContext();
+  for (const char *type : {"bf16", "f16", "f32"}) {
+    const std::string x = std::string("3x9000x") + type, wide = "tensor<3x9000xf32>", row = "tensor<3x1xf32>";
+    auto kernel = kernelOf(*context, {{{"x", x}},
+                                      {{"r", "3x9000xf32"}},
+                                      "%w = tcc.cast %x : tensor<" + x + "> -> " + wide +
+                                          "\n%m = tcc.reduce_max %w axes [1] : " + wide + " -> " + row +
+                                          "\n%b = tcc.broadcast %m : " + row + " -> " + wide +
+                                          "\n%d = tcc.sub %w, %b : " + wide + "\n%r = tcc.exp %d : " + wide});
+    ASSERT_TRUE(kernel);
+    const std::string text = cuda::kernelText(kernel->source);
+    const bool isNarrow = type != std::string("f32");
+    EXPECT_EQ(countOf(text, "near_exp_f32(") > 0, isNarrow) << text;
+    EXPECT_EQ(countOf(text, "= exp_f32(") > 0, !isNarrow) << text;
+    std::vector<double> &data = kernel->inputs[0].data;
+    for (double &number : data)
+      number *= 16; // from -32 to 32, in steps of 16 bits as before
+    for (int noise : {0, 2}) {
+      emulator::Schedule schedule;
+      schedule.approximationNoise = noise;
+      std::string findings;
+      const std::vector<RefTensor> results = runEmulated(emulator::Module::compile(text), *kernel, schedule, findings);
+      EXPECT_EQ(findings, "");
+      double worst = 0;
+      for (size_t i = 0; i < data.size(); ++i) {
+        const auto first = data.begin() + static_cast<std::ptrdiff_t>(i / 9000 * 9000);
+        const double below = data[i] - *std::max_element(first, first + 9000), exact = std::exp(below);
+        worst = std::max(worst, std::fabs(results[0].data[i] / exact - 1) / (0x1p-21 - below * 0x1p-23));
+      }
+      EXPECT_LT(worst, 1) << type << ", noise " << noise;
+      EXPECT_GT(worst, 0.01); // it is f32, and compared
+    }
+  }
 }
 
 // The quotient by a divisor that may be anything stays correctly rounded.

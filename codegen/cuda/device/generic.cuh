@@ -57,6 +57,15 @@ DEVICE float reciprocal_f32(float x) {
   return fma_f32(fma_f32(-x, near, 1.0f), near, near);
 }
 
+// e^x, wrong by at most 2^-21 + |x| · 2^-23 of itself, and 1 / (1 + e^-x), by 2^-21 + max(-x, 0) · 2^-23, if each
+// approximation is at most two units in the last place wrong. What is below 2^-126 may be 0.
+DEVICE float near_exp_f32(float x) {
+  return fast_exp2(x * 1.44269504f);
+}
+DEVICE float near_sigmoid_f32(float x) {
+  return fast_reciprocal(fast_exp2(x * -1.44269504f) + 1.0f);
+}
+
 // --- Reductions: every lane gets the result; the tree is fixed, so the bits are ---------------------------------
 // Over lanes 4g .. 4g + 3: one row of an mma accumulator.
 DEVICE float quad_reduce_sum(float value) {
@@ -315,6 +324,13 @@ DEVICE void load_column(const i64 *from, i64 &value) {
 }
 DEVICE void store_column(i64 *to, i64 value) {
   *to = value;
+}
+// Starts copies of Count columns to shared memory; both addresses and the bytes of Count columns are multiples of 16.
+template <int Count, class Element>
+DEVICE void copy_columns(Element *shared, const Element *from) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 16 / static_cast<int>(sizeof(Element)))
+    copy_async_16(shared + i, from + i);
 }
 template <class Value, int Count>
 DEVICE void fill_columns(Value (&values)[Count], Value value) {

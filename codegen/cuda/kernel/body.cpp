@@ -1,6 +1,7 @@
 // Writes what the texts of all shapes share: head comment and parameters, each node as one named local, each store, the
 // axes that indices are computed from.
 #include "codegen/cuda/kernel/body.h"
+#include "codegen/cuda/kernel/approximations.h"
 #include "codegen/cuda/kernel/expressions.h"
 #include "codegen/cuda/kernel/ranges.h"
 #include "codegen/cuda/kernel/rounding.h"
@@ -46,7 +47,8 @@ static std::vector<std::string> headComment(const FormKernel &source, const Kern
 
 KernelBody::KernelBody(const FormKernel &source, KernelCalling calling)
     : source(source), form(source.form), calling(calling), stages(kernelStages(form)), division(divide(form)),
-      values(columnValues(form, stages, division)), unrounded(roundedWhenStored(form)) {}
+      values(columnValues(form, stages, division)), staged(stagedLoads(form, division)),
+      unrounded(roundedWhenStored(form)), narrow(readIn16Bits(form)) {}
 
 std::string KernelBody::text() {
   writeHead();
@@ -135,13 +137,19 @@ bool KernelBody::warpOwnsRow() const {
 }
 
 std::string KernelBody::unrolling() const {
-  constexpr size_t longBody = 96; // nodes
+  constexpr size_t longBody = 96, shortBody = 8; // nodes of a column
+  size_t nodes = 0;
+  for (const std::vector<unsigned> &pass : values.computedIn)
+    nodes = std::max(nodes, pass.size());
   const bool numbersRegisters =
       llvm::any_of(values.keptFrom, [](int stage) { return stage >= 0; }) ||
       llvm::any_of(form.stores, [](const KernelStore &store) { return store.kind != KernelStore::Kind::element; });
-  if (!numbersRegisters && form.nodes.size() > longBody)
+  if (!numbersRegisters && nodes > longBody)
     return "#pragma unroll 1";
-  return division.perThread <= mostUnrolledColumns ? "#pragma unroll" : "#pragma unroll 4";
+  if (division.perThread <= mostUnrolledColumns)
+    return "#pragma unroll";
+  // Single columns are loads of a few bytes: many of them must be in flight.
+  return division.vector == 1 && nodes <= shortBody ? "#pragma unroll 16" : "#pragma unroll 4";
 }
 
 void KernelBody::overGroups(const std::string &start, llvm::function_ref<void()> body) {
@@ -251,6 +259,9 @@ void KernelBody::writeColumn(unsigned number) {
       w.line(kept + " = " + name(id) + ";");
   }
   for (unsigned id : stage.reductions) {
+    // A sum starts at +0 and so is never -0: a zero of either sign leaves it as it is.
+    if (form.nodes[id].reduction == Reduction::sum && isUsualZero(form.nodes[id].operands[0]))
+      continue;
     std::string part = "part_" + std::to_string(id);
     w.line(part + " = " + combined(form.nodes[id].reduction, part, name(form.nodes[id].operands[0])) + ";");
   }
@@ -263,9 +274,54 @@ void KernelBody::writeColumn(unsigned number) {
     writeAccumulation(store);
 }
 
+bool KernelBody::isStaged(unsigned id) const {
+  return llvm::any_of(staged.loads, [&](const StagedLoad &load) { return load.node == id; });
+}
+
+void KernelBody::writeCopies(const std::string &place) {
+  declareCopied(place);
+  overGroups("", [&] {
+    w.line("const int c = group;");
+    for (const StagedLoad &load : staged.loads) {
+      const KernelNode &node = form.nodes[load.node];
+      w.line("copy_columns<" + width() + ">(staged_" + std::to_string(load.node) + " + group, in" +
+             std::to_string(node.argument) + " + (" + indexText(node.index) + "));");
+    }
+  });
+}
+
+void KernelBody::declareCopied(const std::string &place) {
+  for (const StagedLoad &load : staged.loads) {
+    const std::string type = elementType(form.nodes[load.node].type);
+    w.line(type + " *const staged_" + std::to_string(load.node) + " = reinterpret_cast<" + type + " *>(" + place +
+           (load.offset == 0 ? "" : " + " + std::to_string(load.offset)) + ");");
+  }
+}
+
+/// Whether the value is 0 at all columns of the current group, as a target's is where the target is no column of it.
+bool KernelBody::isUsualZero(unsigned id) const {
+  const KernelNode &node = form.nodes[id];
+  if (node.kind == Kind::literal)
+    return facts(node.type).isFloat && node.value.asFloat() == 0;
+  if (node.kind != Kind::compute || node.steps.steps.size() != 1 || node.steps.steps[0].opcode != Opcode::select)
+    return false;
+  const ScalarStep &step = node.steps.steps[0];
+  const auto known = usual.find(node.operands[step.operands[0]]);
+  return known != usual.end() && isUsualZero(node.operands[step.operands[known->second ? 1 : 2]]);
+}
+
 /// Declares the values of a load for the columns of the group.
 void KernelBody::writeGroupLoad(unsigned id, const std::string &left) {
   const KernelNode &node = form.nodes[id];
+  if (hasEarlyLoads) {
+    w.line(valueType(node.type) + " (&" + name(id) + "_of)[" + width() + "] = " + name(id) + "_at[k];");
+    return;
+  }
+  if (isStaged(id)) {
+    w.line(valueType(node.type) + " " + name(id) + "_of[" + width() + "];");
+    w.line("load_columns(staged_" + std::to_string(id) + " + group, " + name(id) + "_of);");
+    return;
+  }
   declareAxesOf(node.index);
   std::string place = indexText(node.index), condition = inside(node.guards),
               otherwise = zero(facts(node.type).computed);
@@ -286,6 +342,21 @@ void KernelBody::writeGroupLoad(unsigned id, const std::string &left) {
   w.line("fill_columns(" + array + ", " + otherwise + ");");
   w.line("if (" + condition + ")");
   w.line("  " + call);
+}
+
+void KernelBody::writeEarlyLoads(llvm::function_ref<void(llvm::function_ref<void()>)> overRounds) {
+  const std::string groups = std::to_string(division.perThread / division.vector);
+  auto isLoadedEarly = [&](unsigned id) { return isGroupLoad(id); };
+  for (unsigned id : llvm::make_filter_range(values.computedIn[0], isLoadedEarly))
+    w.line(valueType(form.nodes[id].type) + " " + name(id) + "_at[" + groups + "][" + width() + "];");
+  overRounds([&] {
+    w.line("const int c = group;");
+    for (unsigned id : llvm::make_filter_range(values.computedIn[0], isLoadedEarly)) {
+      const KernelNode &node = form.nodes[id];
+      w.line("load_columns(in" + std::to_string(node.argument) + " + (" + indexText(node.index) + "), " + name(id) +
+             "_at[k]);");
+    }
+  });
 }
 
 void KernelBody::writeGroupBody(unsigned number, const std::string &left) {
@@ -392,22 +463,58 @@ std::string KernelBody::loadText(const KernelNode &node) {
   return condition.empty() ? value : condition + " ? (" + value + ") : " + none;
 }
 
+/// For each step, whether the result needs it where some steps are sigmoids of an earlier value.
+static std::vector<bool> neededSteps(const ScalarSteps &steps, size_t operands,
+                                     llvm::ArrayRef<std::optional<SigmoidOfStep>> sigmoids) {
+  std::vector<bool> needed(steps.steps.size());
+  auto need = [&](unsigned value) {
+    if (value >= operands)
+      needed[value - operands] = true;
+  };
+  need(steps.result);
+  for (size_t i = steps.steps.size(); i-- > 0;) {
+    if (!needed[i])
+      continue;
+    if (sigmoids[i])
+      need(sigmoids[i]->x);
+    else
+      for (unsigned k = 0; k < facts(steps.steps[i].opcode).operands; ++k)
+        need(steps.steps[i].operands[k]);
+  }
+  return needed;
+}
+
 /// Declares a local for each step but the last.
 std::string KernelBody::computeText(const KernelNode &node, unsigned id) {
   llvm::SmallVector<TypedText> values;
   for (unsigned operand : node.operands)
     values.push_back({name(operand), facts(form.nodes[operand].type).computed});
-  const std::vector<ValueRange> ranges = rangesOf(node.steps, node.operands.size());
+  const size_t count = node.operands.size();
+  const std::vector<ValueRange> ranges = rangesOf(node.steps, count);
   auto isOne = [&](unsigned value) { return ranges[value].low == 1 && ranges[value].high == 1; };
+  std::vector<std::optional<SigmoidOfStep>> sigmoids(node.steps.steps.size());
+  for (size_t i = 0; narrow[id] && i < sigmoids.size(); ++i)
+    sigmoids[i] = sigmoidOf(node.steps, count, i);
+  const std::vector<bool> needed = neededSteps(node.steps, count, sigmoids);
   for (auto [i, step] : llvm::enumerate(node.steps.steps)) {
+    if (!needed[i]) {
+      values.push_back({"", step.type});
+      continue;
+    }
     llvm::SmallVector<TypedText> operands;
     for (unsigned k = 0; k < facts(step.opcode).operands; ++k)
       operands.push_back(values[step.operands[k]]);
-    std::string text = stepText(step, operands);
-    if (std::optional<unsigned> x = minusMagnitudeOf(node.steps, node.operands.size(), i))
+    std::string text;
+    if (sigmoids[i])
+      text = "near_sigmoid_f32(" + std::string(sigmoids[i]->isMirrored ? "-" : "") + values[sigmoids[i]->x].text + ")";
+    else if (std::optional<unsigned> x = minusMagnitudeOf(node.steps, count, i))
       text = "0.0f - abs_f32(" + values[*x].text + ")";
     else if (step.opcode == Opcode::divF && isOne(step.operands[0]) && ranges[step.operands[1]].hasPlainReciprocal())
       text = "reciprocal_f32(" + operands[1].text + ")";
+    else if (isExpBelowMaximum(form, id))
+      text = "near_exp_f32(" + operands[0].text + ")";
+    else
+      text = stepText(step, operands);
     bool last = values.size() == node.steps.result && i + 1 == node.steps.steps.size();
     if (step.opcode == Opcode::constant || last) {
       values.push_back({text, step.type});

@@ -9,6 +9,7 @@
 #include "codegen/cuda/gpu_model.h"
 #include "codegen/cuda/kernel/column_values.h"
 #include "codegen/cuda/kernel/launch.h"
+#include "codegen/cuda/kernel/staging.h"
 #include "codegen/cuda/kernel/writer.h"
 #include "codegen/kernel_source.h"
 #include "ir/kernel_stages.h"
@@ -31,7 +32,9 @@ protected:
   KernelStages stages;
   KernelDivision division;
   ColumnValues values;
+  StagedLoads staged;
   std::vector<bool> unrounded; // nodes that only their stores round (rounding.h)
+  std::vector<bool> narrow;    // nodes that are read in 16 bits (approximations.h)
   Writer w;
 
   virtual void writeShape() = 0;
@@ -69,12 +72,23 @@ protected:
 
   std::string name(unsigned id) const;
   void writeNodes(llvm::ArrayRef<unsigned> nodes);
+  void writeRowNodes(llvm::ArrayRef<unsigned> nodes);
   /// Writes what stage `number` does at the columns of a group. `left` is used for segments: how many columns there are
   /// from the group to the segment's end.
   void writeGroupBody(unsigned number, const std::string &left = "");
+  /// Writes the loads of pass 0 for all of a thread's groups into arrays `NAME_at[group's number]`, as
+  /// writeGroupBody takes them where `hasEarlyLoads`.
+  void writeEarlyLoads(llvm::function_ref<void(llvm::function_ref<void()>)> overRounds);
+  bool hasEarlyLoads = false;
   /// Writes all passes over the row (o, r), from column `start` on, and the stores that have one element for each row.
   void writePasses(const std::string &start = "");
   void writeStore(unsigned number);
+
+  // Rows that go through shared memory (staging.h): staged_N is the row of load N there.
+  /// Writes the start of the copies of row r to `place`, an address in shared memory; the caller closes their group.
+  void writeCopies(const std::string &place);
+  /// Declares the rows that have been copied to `place`.
+  void declareCopied(const std::string &place);
 
   // Row reductions (reductions.cpp): part_N reduces this thread's columns; the row's value then has the node's name.
   static std::string combined(Reduction reduction, const std::string &a, const std::string &b);
@@ -108,11 +122,13 @@ private:
   void writeColumn(unsigned number);
   void writeGroupLoad(unsigned id, const std::string &left);
   bool isGroupLoad(unsigned id) const;
+  bool isStaged(unsigned id) const;
   bool isGroupStore(unsigned store) const;
   std::string textOf(const KernelNode &node, unsigned id);
   std::string randomText(const KernelNode &node) const;
   std::string loadText(const KernelNode &node);
   std::string computeText(const KernelNode &node, unsigned id);
+  bool isUsualZero(unsigned id) const;
   std::string chooseText(const KernelNode &node);
   void writeScatterStart(size_t number);
   void writeTotal(size_t number, const std::string &value);

@@ -57,14 +57,28 @@ class Elements : public KernelBody {
       writeNodes(stage.rowNodes);
     bool single = division.vector == 1;
     std::string column = single ? "c" : "group", threads = std::to_string(division.threads);
-    w.line("#pragma unroll");
-    open("for (int k = 0; k < " + std::to_string(division.perThread / division.vector) + "; ++k)");
-    w.line("const int " + column + " = first + (k * " + threads + " + thread_x())" + (single ? "" : " * " + width()) +
-           ";");
-    open("if (" + column + " < columns)");
-    writeGroupBody(0, single ? "" : "columns - group");
-    close();
-    close();
+    auto overRounds = [&](llvm::function_ref<void()> body) {
+      w.line("#pragma unroll");
+      open("for (int k = 0; k < " + std::to_string(division.perThread / division.vector) + "; ++k)");
+      w.line("const int " + column + " = first + (k * " + threads + " + thread_x())" + (single ? "" : " * " + width()) +
+             ";");
+      body();
+      close();
+    };
+    if (loadsSeveralGroups(division)) { // no block but the last has fewer elements
+      open("if (first + " + std::to_string(segmentBlock) + " <= columns)");
+      hasEarlyLoads = true;
+      writeEarlyLoads(overRounds);
+      overRounds([&] { writeGroupBody(0); });
+      hasEarlyLoads = false;
+      w.line("return;");
+      close();
+    }
+    overRounds([&] {
+      open("if (" + column + " < columns)");
+      writeGroupBody(0, single ? "" : "columns - group");
+      close();
+    });
   }
 };
 

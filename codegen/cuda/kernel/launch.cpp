@@ -1,5 +1,6 @@
 #include "codegen/cuda/kernel/launch.h"
 #include "codegen/cuda/gpu_model.h"
+#include "codegen/cuda/kernel/staging.h"
 #include "codegen/cuda/kernel/vectors.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -15,6 +16,7 @@ constexpr int64_t mostShared = 32 << 10;       // bytes of a block for column re
 constexpr int64_t fewestTiles = 64;            // blocks of a column sum that takes columns in groups
 constexpr int64_t scatterColumns = 256;        // of one block of a scatter kernel: a thread each
 constexpr int64_t scatterRows = 32;            // … and its rows: a bit of a word each
+constexpr int64_t manyLoadedBytes = 4; // of a segment's column: a thread that loads less takes two groups at once
 
 int64_t partsOf(int64_t whole, int64_t part) {
   return (whole + part - 1) / part;
@@ -31,6 +33,15 @@ bool hasColumnStores(const KernelInfo &form) {
 bool scatters(const KernelInfo &form) {
   return llvm::any_of(form.stores,
                       [](const KernelStore &store) { return store.kind == KernelStore::Kind::scatterAdd; });
+}
+
+/// The bytes that a column loads, values that all columns share aside.
+int64_t loadedBytes(const KernelInfo &form) {
+  int64_t bytes = 0;
+  for (const KernelNode &node : form.nodes)
+    if (node.kind == KernelNode::Kind::load && node.perColumn)
+      bytes += facts(node.type).bytes;
+  return bytes;
 }
 
 bool isWarpRow(const KernelInfo &form) {
@@ -113,6 +124,8 @@ KernelDivision divide(const KernelInfo &form) {
   case KernelShape::segments:
     made.items = space.columns;
     made.blocks = partsOf(made.items, segmentBlock);
+    if (made.vector == 8 && loadedBytes(form) < manyLoadedBytes)
+      made.threads = 128;
     made.perThread = segmentBlock / made.threads;
     break;
   case KernelShape::warpRows:
@@ -141,7 +154,7 @@ KernelDivision divide(const KernelInfo &form) {
     made.perThread = columnsOfThread(form, warpSize);
     if (made.threads == 256 && isSmallBesideTotals(form)) {
       made.resident = 2;
-      if (made.vector == 8 && totalsOfThread(form) > manyTotals)
+      if (made.vector == 8 && totalsOfThread(form) > manyTotals && stagedLoads(form, made).loads.empty())
         made.vector = 4;
     }
     break;
@@ -159,7 +172,12 @@ KernelDivision divide(const KernelInfo &form) {
     made.blocks = made.items;
     break;
   }
+  made.sharedBytes = stagedLoads(form, made).bytes();
   return made;
+}
+
+bool loadsSeveralGroups(const KernelDivision &division) {
+  return division.shape == KernelShape::segments && division.vector == 8 && division.perThread > division.vector;
 }
 
 int64_t tableEntryBytes(const KernelInfo &form) {

@@ -19,20 +19,25 @@ enum class KernelShape : uint8_t {
 
 struct KernelDivision {
   KernelShape shape = KernelShape::elements;
-  int threads = 256;     // of a block
-  int vector = 1;        // how many neighbouring columns a thread takes at once (vectors.h)
-  int resident = 1;      // blocks that a multiprocessor must have room for, which bounds the registers of a thread
-  int64_t items = 0;     // how many threads, warps or blocks own something; for segments: the elements of one
-  int64_t blocks = 0;    // 0: there is nothing to do
-  int64_t perThread = 1; // the most columns of a row that a thread has; a multiple of `vector`
-  int64_t tile = 0;      // columns, warpColumns, scatter: the columns that a block has
-  int64_t tileRows = 0;  // scatter: the rows of the result that a block has, at most 32
+  int threads = 256;       // of a block
+  int vector = 1;          // how many neighbouring columns a thread takes at once (vectors.h)
+  int resident = 1;        // blocks that a multiprocessor must have room for, which bounds the registers of a thread
+  int64_t items = 0;       // how many threads, warps or blocks own something; for segments: the elements of one
+  int64_t blocks = 0;      // 0: there is nothing to do
+  int64_t perThread = 1;   // the most columns of a row that a thread has; a multiple of `vector`
+  int64_t tile = 0;        // columns, warpColumns, scatter: the columns that a block has
+  int64_t tileRows = 0;    // scatter: the rows of the result that a block has, at most 32
+  int64_t sharedBytes = 0; // dynamic shared memory of a block (staging.h)
 };
 
 KernelDivision divide(const KernelInfo &form);
 
 /// How many elements one block of a segments kernel has.
 inline constexpr int64_t segmentBlock = 2048;
+
+/// Whether a thread of a segments kernel first loads several groups, and then works on them: where one group is too few
+/// bytes in flight.
+bool loadsSeveralGroups(const KernelDivision &division);
 
 /// How a kernel is called. alone: for one set of tensors, whose addresses are parameters; a segments kernel also takes
 /// the number of elements, as int. joined: for many sets at once, whose addresses are in a table in device memory.

@@ -68,16 +68,30 @@ void KernelBody::writeReduced(unsigned id) {
   w.line("const " + type + " " + name(id) + " = " + rounded(value, node.type) + ";");
 }
 
+/// Writes the nodes with their loads first: the slow path of a division is a call, over which the compiler moves no
+/// load.
+void KernelBody::writeRowNodes(llvm::ArrayRef<unsigned> nodes) {
+  auto isPlainLoad = [&](unsigned id) { return form.nodes[id].kind == Kind::load && form.nodes[id].operands.empty(); };
+  for (bool loads : {true, false})
+    for (unsigned id : nodes)
+      if (isPlainLoad(id) == loads)
+        writeNodes(id);
+}
+
 void KernelBody::writePasses(const std::string &start) {
   declareKept();
+  bool isCopying = !staged.loads.empty();
   for (unsigned number = 0; number < form.stages; ++number) {
     const KernelStage &stage = stages.stages[number];
-    writeNodes(stage.rowNodes);
+    writeRowNodes(stage.rowNodes);
     if (stage.reductions.empty() && stage.stores.empty() && stage.columnResults.empty())
       continue;
     for (unsigned node : stage.reductions)
       w.line(valueType(form.nodes[node].type) + " part_" + std::to_string(node) + " = " +
              startOf(form.nodes[node].reduction, form.nodes[node].type) + ";");
+    if (isCopying) // all copies have come but those of the warp's next row
+      w.line("copy_async_wait<" + std::string(staged.rows == 1 ? "0" : "1") + ">();");
+    isCopying = false;
     overGroups(start, [&] { writeGroupBody(number); });
     for (unsigned node : stage.reductions)
       writeReduced(node);

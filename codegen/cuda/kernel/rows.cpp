@@ -21,6 +21,11 @@ class Rows : public KernelBody {
     else
       w.line("const i64 row = block_x();");
     writeRowAxes("row");
+    if (!staged.loads.empty()) {
+      w.line("DYNAMIC_SHARED(staged, 16);");
+      writeCopies("staged");
+      w.line("copy_async_commit();");
+    }
     writeNodes(stages.constantNodes);
     writePasses();
   }
@@ -33,16 +38,48 @@ class Rows : public KernelBody {
     writeNodes(stages.constantNodes);
     startColumnResults();
     std::string rows = std::to_string(form.space.rows);
+    if (!staged.loads.empty())
+      writeFirstCopies();
     if (division.shape == KernelShape::warpColumns)
       open("for (int r = warp; r < " + rows + "; r += " + std::to_string(warps()) + ")");
     else
       open("for (int r = 0; r < " + rows + "; ++r)");
+    if (!staged.loads.empty())
+      writeNextCopies();
     writePasses();
+    if (!staged.loads.empty())
+      w.line("half ^= 1;");
     close();
     if (division.shape == KernelShape::warpColumns)
       finishSharedResults();
     else
       finishColumnResults();
+  }
+
+  /// The warp has two places for rows: `half` is the one of the row that it works on.
+  std::string placeOf(const std::string &half) const {
+    return "copies + " + half + " * " + std::to_string(staged.rowBytes);
+  }
+
+  void writeFirstCopies() {
+    w.line("DYNAMIC_SHARED(staged, 16);");
+    w.line("unsigned char *const copies = staged + warp * " + std::to_string(2 * staged.rowBytes) + ";");
+    w.line("int half = 0;");
+    open("if (warp < " + std::to_string(form.space.rows) + ")");
+    w.line("const int r = warp;");
+    writeCopies("copies");
+    close();
+    w.line("copy_async_commit();");
+  }
+
+  void writeNextCopies() {
+    w.line("const int next = r + " + std::to_string(warps()) + ";");
+    open("if (next < " + std::to_string(form.space.rows) + ")");
+    w.line("const int r = next;");
+    writeCopies(placeOf("(half ^ 1)"));
+    close();
+    w.line("copy_async_commit();");
+    declareCopied(placeOf("half"));
   }
 };
 

@@ -1,9 +1,11 @@
 // A scatter-add alone: a block owns a tile of the result and looks through all rows, in order, for those that are added
 // there. No two blocks write one element, and each element takes its rows in ascending order, as one thread would.
-//   1. a row of threads looks at as many rows of the space, and leaves the numbers of those that hit in order;
-//   2. all threads walk down the hits, each with one column; the tile is in shared memory, a row of it is taken from
+//   1. each thread looks at several rows of the space, one in each batch of as many rows as there are threads, so that
+//      its loads are in flight together; most batches hit nothing;
+//   2. for a batch with hits, the threads leave the numbers of its rows that hit in order;
+//   3. all threads walk down the hits, each with one column; the tile is in shared memory, a row of it is taken from
 //      the base when the first hit comes;
-//   3. rows with hits are written; the others are copied, unless the result lies over the base.
+//   4. rows with hits are written; the others are copied, unless the result lies over the base.
 #include "codegen/cuda/kernel/body.h"
 #include "codegen/cuda/kernel/expressions.h"
 #include "codegen/cuda/kernel/shapes.h"
@@ -17,6 +19,8 @@ public:
       : KernelBody(source, calling), store(form.stores[0]), type(form.results[0].type) {}
 
 private:
+  static constexpr int batches = 8; // of the rows that are looked at together
+
   const KernelStore &store;
   ElementType type;
 
@@ -35,14 +39,23 @@ private:
     w.line("SHARED(" + elementType(type) + ", tile, " + std::to_string(division.tileRows * division.threads) + ");");
     w.line("SHARED(int, hits, " + threads + ");");
     w.line("SHARED(int, counts, " + std::to_string(warps()) + ");");
+    w.line("SHARED(u32, found, " + std::to_string(2 * warps()) + ");");
     w.line("const int first = block_x() / " + std::to_string(tiles) + " * " + rows + ";");
     w.line("const int c = block_x() % " + std::to_string(tiles) + " * " + threads + " + thread_x();");
     w.line("const int o = 0;");
     w.line("u32 touched = 0;"); // a bit a row of the tile, the same in all threads
+    w.line("int turn = 0;");
     writeNodes(stages.constantNodes);
-    open("for (int next = 0; next < " + std::to_string(form.space.rows) + "; next += " + threads + ")");
+    const std::string batchRows = std::to_string(batches * division.threads);
+    open("for (int begin = 0; begin < " + std::to_string(form.space.rows) + "; begin += " + batchRows + ")");
+    writeBatches();
+    open("for (int batch = 0; batch < " + std::to_string(batches) + "; ++batch)");
+    open("if ((hitBatches >> batch & 1u) != 0)");
+    w.line("const int next = begin + batch * " + threads + ";");
     writeSearch();
     writeHits();
+    close();
+    close();
     close();
     open("if (c < " + columns + ")");
     open("for (int t = 0; t < " + rows + " && first + t < " + std::to_string(store.scatterRows) + "; ++t)");
@@ -55,16 +68,40 @@ private:
     close();
   }
 
-  /// Step 1: hits[0 .. total) in ascending order.
-  void writeSearch() {
+  /// Declares `hit`: whether the row `row`, an expression, goes to the tile.
+  void writeHit(const std::string &row) {
     w.line("bool hit = false;");
-    open("if (next + thread_x() < " + std::to_string(form.space.rows) + ")");
-    w.line("const int r = next + thread_x();");
+    open("if (" + row + " < " + std::to_string(form.space.rows) + ")");
+    w.line("const int r = " + row + ";");
     writeNodes(stages.stages[0].rowNodes);
-    std::string row = name(store.scatterRow);
-    w.line("hit = " + row + " >= first && " + row + " < first + " + std::to_string(division.tileRows) + " && " + row +
-           " < " + std::to_string(store.scatterRows) + ";");
+    std::string target = name(store.scatterRow);
+    w.line("hit = " + target + " >= first && " + target + " < first + " + std::to_string(division.tileRows) + " && " +
+           target + " < " + std::to_string(store.scatterRows) + ";");
     close();
+  }
+
+  /// Step 1: hitBatches has a bit for each batch, the same in all threads. Warps that are a round ahead write the other
+  /// half of `found`.
+  void writeBatches() {
+    w.line("u32 hitsOfWarp = 0;");
+    w.line("#pragma unroll");
+    open("for (int batch = 0; batch < " + std::to_string(batches) + "; ++batch)");
+    writeHit("begin + batch * " + std::to_string(division.threads) + " + thread_x()");
+    w.line("hitsOfWarp |= vote_any(hit) ? 1u << batch : 0u;");
+    close();
+    w.line("if (lane_index() == 0)");
+    w.line("  found[turn + thread_x() / " + std::to_string(warpSize) + "] = hitsOfWarp;");
+    w.line("block_barrier();");
+    w.line("u32 hitBatches = 0;");
+    w.line("#pragma unroll");
+    w.line("for (int warp = 0; warp < " + std::to_string(warps()) + "; ++warp)");
+    w.line("  hitBatches |= found[turn + warp];");
+    w.line("turn ^= " + std::to_string(warps()) + ";");
+  }
+
+  /// Step 2: hits[0 .. total) in ascending order.
+  void writeSearch() {
+    writeHit("next + thread_x()");
     const std::string warp = "thread_x() / " + std::to_string(warpSize);
     w.line("const u32 votes = vote_ballot(hit);");
     w.line("if (lane_index() == 0)");
@@ -80,7 +117,7 @@ private:
     w.line("block_barrier();");
   }
 
-  /// Step 2. Before hits are written again, all threads have passed a barrier after this.
+  /// Step 3. Before hits are written again, all threads have passed a barrier after this.
   void writeHits() {
     open("for (int i = 0; i < total; ++i)");
     w.line("const int r = hits[i];");

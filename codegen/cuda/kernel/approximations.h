@@ -1,0 +1,26 @@
+// Where values need no more than about 16 bits, so that the device's approximations, of a few instructions, stand for
+// functions that are right to the last place:
+//   - a sigmoid in a value that everything that reads it rounds to 16 bits (GELU and SiLU between casts);
+//   - e^(x - m), m the maximum of the row and x of 16 bits: in softmax and cross-entropy. The difference is rounded, so
+//     that its exponential has an error of |x - m| · 2^-24 of itself anyway; the approximation has about twice that.
+#pragma once
+#include "ir/kernel.h"
+
+namespace tcc::cuda {
+
+/// For each node, whether it is a float computed in f32 that is rounded to 16 bits before anything uses it.
+std::vector<bool> readIn16Bits(const KernelInfo &form);
+
+/// Whether the node is e^(x - m) as said above.
+bool isExpBelowMaximum(const KernelInfo &form, unsigned id);
+
+/// sigmoid(x), or sigmoid(-x) if `isMirrored`, of the value with this number.
+struct SigmoidOfStep {
+  unsigned x = 0;
+  bool isMirrored = false;
+};
+
+/// If step `step` computes a sigmoid. It is e^-|x|, or 1, times 1 / (1 + e^-|x|).
+std::optional<SigmoidOfStep> sigmoidOf(const ScalarSteps &steps, size_t operands, size_t step);
+
+} // namespace tcc::cuda
