@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a small GPT on the bytes of a text file, for about a minute on two cores; prints the loss and writes a sample.
 
-    train_text.py FILE [--seconds 60] [--plain]
+    train_text.py FILE [--seconds 60] [--plain] [--device cpu]
 
 With --plain the model is compiled by torch.compile(backend="tcc") and torch's optimizer runs; without, the whole step is
 one executable.
@@ -48,7 +48,7 @@ class Gpt(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, tokens):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.size(1)))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.size(1), device=tokens.device))
         return self.head(self.ln_f(self.blocks(x)))
 
 
@@ -61,10 +61,11 @@ def main():
     parser.add_argument("file")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     given = parser.parse_args()
-    text = torch.frombuffer(bytearray(open(given.file, "rb").read()), dtype=torch.uint8).long()
+    text = torch.frombuffer(bytearray(open(given.file, "rb").read()), dtype=torch.uint8).long().to(given.device)
     torch.manual_seed(0)
-    model = Gpt()
+    model = Gpt().to(given.device)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.1)
     if given.plain:
         compiled = torch.compile(model, backend="tcc")

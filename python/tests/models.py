@@ -39,7 +39,7 @@ class NanoGpt(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, input_ids, labels):
-        x = self.wte(input_ids) + self.wpe(torch.arange(input_ids.size(1)))
+        x = self.wte(input_ids) + self.wpe(torch.arange(input_ids.size(1), device=input_ids.device))
         for block in self.blocks:
             x = block(x)
         logits = self.head(self.ln_f(x))

@@ -20,6 +20,7 @@ from tcc import _native
 from tcc.torch import backend, convert, gpu_attention, layouts, train
 from tcc.torch.decompositions import decompositions
 from tcc.torch.lowering import Unsupported
+from tcc.torch.recurrent import Unrolled
 
 aten = torch.ops.aten
 
@@ -209,32 +210,124 @@ def backward_of(kind: str, dy, q, k, v, made):
                                                              made[4], made[5], 0.0, True, scale=0.3)
 
 
-@pytest.mark.parametrize("kind", FORWARDS)
-def test_attention_of_gpus_is_translated(kind):
-    """PyTorch's ops for GPUs, and their gradients, as graphs of a GPU that compute on the CPU here."""
-    q, k, v, dy = torch.randn(4, 2, 3, 8, 16)
-
-    def function(dy, q, k, v):
-        made = FORWARDS[kind](q, k, v)
-        return made[0], *backward_of(kind, dy, q, k, v, made)[:3]
-
+def traced_on_gpu(function, *tensors, table=None) -> torch.fx.GraphModule:
+    """The graph for tensors of a GPU that have these sizes and strides. PyTorch needs no GPU to trace its ops for one."""
     with FakeTensorMode(allow_non_fake_inputs=True):
-        there = [torch.empty_like(x, device=stand_ins.GPU) for x in (dy, q, k, v)]
-        module = make_fx(function, decomposition_table=decompositions())(*there)
+        there = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=stand_ins.GPU) for x in tensors]
+        return make_fx(function, decomposition_table=decompositions() if table is None else table)(*there)
+
+
+def on_cpu(module: torch.fx.GraphModule):
+    """What such a graph computes, for tensors of the CPU. All of its ops have translations."""
+    for node in module.graph.nodes:
+        if "device" in node.kwargs:
+            node.kwargs = {**node.kwargs, "device": torch.device("cpu")}
     module.graph.eliminate_dead_code()
     converted = convert.convert(moved(module, torch.device("cpu")), "f", lambda device: [])
     assert not converted.fallbacks
+    return converted.call()
+
+
+def attention_and_gradients(kind: str):
+    def function(dy, q, k, v):
+        made = FORWARDS[kind](q, k, v)
+        return made[0], *backward_of(kind, dy, q, k, v, made)[:3]
+    return function
+
+
+@pytest.mark.parametrize("heads", [3, 1])
+@pytest.mark.parametrize("kind", FORWARDS)
+def test_attention_of_gpus_is_translated(kind, heads):
+    """PyTorch's ops for GPUs, and their gradients, as graphs of a GPU that compute on the CPU here; also with fewer heads
+    of keys than of queries."""
+    q, dy = torch.randn(2, 2, 3, 8, 16)
+    k, v = torch.randn(2, 2, heads, 8, 16)
+    call = on_cpu(traced_on_gpu(attention_and_gradients(kind), dy, q, k, v))
     leaves = [x.clone().requires_grad_() for x in (q, k, v)]
-    wanted = F.scaled_dot_product_attention(*leaves, is_causal=True, scale=0.3)
+    wanted = F.scaled_dot_product_attention(*leaves, is_causal=True, scale=0.3, enable_gqa=True)
     grads = torch.autograd.grad(wanted, leaves, dy)
-    for a, b in zip(converted.call()([dy, q, k, v]), (wanted, *grads), strict=True):
-        assert torch.allclose(a, b, atol=2e-6)
+    for a, b in zip(call([dy, q, k, v]), (wanted, *grads), strict=True):
+        assert a.shape == b.shape and torch.allclose(a, b, atol=2e-6)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3)])
+@pytest.mark.parametrize("kind", FORWARDS)
+def test_attention_of_gpus_lies_as_pytorch_says(kind, order):
+    """Views of results were traced with the strides that PyTorch's own ops give: train_step traces twice."""
+    sizes, places = (2, 4, 32, 16), [order.index(dim) for dim in range(4)]
+    q, k, v, dy = (torch.empty([sizes[dim] for dim in order]).permute(places) for _ in range(4))
+    function = attention_and_gradients(kind)
+    theirs, ours = (traced_on_gpu(function, dy, q, k, v, table=table) for table in ({}, None))
+    wanted, seen = ([node.meta["val"].stride() for node in next(iter(reversed(module.graph.nodes))).args[0]]
+                    for module in (theirs, ours))
+    assert seen == wanted
+    assert not any(f"_{kind}_attention." in str(node.target) for node in ours.graph.nodes)
+    again = make_fx(torch.fx.Interpreter(theirs).run, decomposition_table=decompositions())
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        again(*(torch.empty_strided(x.shape, x.stride(), device=stand_ins.GPU) for x in (dy, q, k, v)))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_of_gpus_is_translated(training):
+    """cuDNN's op, whose schema does not say that it changes the running statistics."""
+    x, dy = torch.randn(2, 4, 3, 5, 5)
+    weight, bias, mean, variance = torch.rand(4, 3)
+    variance += 1
+
+    def function(x, dy, weight, bias, mean, variance):
+        mean, variance = mean.clone(), variance.clone()
+        y, *saved, reserve = aten.cudnn_batch_norm(x, weight, bias, mean, variance, training, 0.1, 1e-5)
+        if training:
+            grads = aten.cudnn_batch_norm_backward(x, dy, weight, mean, variance, *saved, 1e-5, reserve)
+        else:
+            grads = aten.native_batch_norm_backward(dy, x, weight, mean, variance, *saved, False, 1e-5, [True] * 3)
+        return y, mean, variance, *grads
+
+    first = traced_on_gpu(function, x, dy, weight, bias, mean, variance, table=train.written_out())
+    second = torch.func.functionalize(torch.fx.Interpreter(first).run, remove="mutations")
+    call = on_cpu(traced_on_gpu(lambda *args: second(*args), x, dy, weight, bias, mean, variance))
+    seen = call([x, dy, weight, bias, mean, variance])
+    leaves = [t.clone().requires_grad_() for t in (x, weight, bias)]
+    y = F.batch_norm(leaves[0], mean, variance, *leaves[1:], training, 0.1, 1e-5)
+    for a, b in zip(seen, (y, mean, variance, *torch.autograd.grad(y, leaves, dy)), strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+LAYERS = {"lstm": lambda: torch.nn.LSTM(3, 4, num_layers=2), "projected": lambda: torch.nn.LSTM(3, 4, proj_size=2),
+          "gru": lambda: torch.nn.GRU(3, 4, bidirectional=True, batch_first=True),
+          "tanh": lambda: torch.nn.RNN(3, 4, bias=False), "relu": lambda: torch.nn.RNN(3, 4, nonlinearity="relu")}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_recurrent_layers_of_gpus_are_written_out(kind):
+    """cuDNN's own ops hold all weights in one memory, which no graph can."""
+    layer = LAYERS[kind]()
+    x = torch.randn(2, 5, 3)
+    weights, states = list(layer.parameters()), []
+    count = layer.num_layers * (1 + layer.bidirectional)
+    rows = x.shape[0 if layer.batch_first else 1]
+    states.append(torch.randn(count, rows, layer.proj_size or layer.hidden_size))
+    if layer.mode == "LSTM":
+        states.append(torch.randn(count, rows, layer.hidden_size))
+    function = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}[layer.mode]
+
+    def run(x, *rest):
+        held, given = rest[:len(states)], rest[len(states):]
+        with Unrolled():
+            return function(x, held if len(held) > 1 else held[0], given, layer.bias, layer.num_layers, 0.0, False,
+                            layer.bidirectional, layer.batch_first)
+
+    call = on_cpu(traced_on_gpu(run, x, *states, *weights))
+    y, last = layer(x, tuple(states) if len(states) > 1 else states[0])
+    seen = call([x, *states, *weights])
+    for a, b in zip(seen, (y, *(last if isinstance(last, tuple) else [last])), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
 
 
 def test_attention_with_dropout_is_left_to_pytorch():
     q = torch.randn(1, 2, 8, 16)
     assert gpu_attention.flash(q, q, q, 0.1) is NotImplemented
-    assert gpu_attention.efficient(q, q[:, :1], q, None, True) is NotImplemented
+    assert gpu_attention.efficient(q, q, q[:, :1], None, True) is NotImplemented
     assert gpu_attention.cudnn(q, q, q, None, True, 0.1) is NotImplemented
 
 

@@ -404,3 +404,80 @@ def test_bad_use():
     with pytest.raises(TypeError, match="not one number"):
         step(**models.tokens())
     assert all(float(state["step"]) == 0 for state in optimizer.state.values())  # a step that failed is not counted
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("make", [lambda: nn.LSTM(8, 16, batch_first=True), lambda: nn.GRU(8, 8, 2, bidirectional=True)])
+def test_recurrent_layers_train_as_one_executable(make):
+    torch.manual_seed(1)
+    model = make()
+    other = copy.deepcopy(model)
+    first, second = (torch.optim.SGD(m.parameters(), 0.5, momentum=0.9) for m in (model, other))
+    step = tcc.torch.train_step(other, lambda m, x: m(x)[0].square().mean(), second, options={"fallback": "error"})
+    for _ in range(3):
+        x = torch.randn(4, 6, 8)
+        wanted = model(x)[0].square().mean()
+        wanted.backward()
+        first.step()
+        first.zero_grad()
+        assert near([step(x).item()], [wanted.item()])
+    assert [s.name for s in tcc.torch.report().steps] == ["train_step"] and not tcc.torch.report().cuts
+    for a, b in zip(model.parameters(), other.parameters()):
+        assert torch.allclose(a, b, atol=1e-6)
+    assert torch.allclose(other(x)[0], model(x)[0], atol=1e-6)  # its own list of weights is as it was
+
+
+def test_packed_sequences_cut_the_step():
+    model = nn.LSTM(2, 3)
+    other = copy.deepcopy(model)
+
+    def loss(model, x):
+        return model(nn.utils.rnn.pack_padded_sequence(x, [4, 2]))[1][0].square().mean()
+    step = tcc.torch.train_step(model, loss, torch.optim.SGD(model.parameters(), 0.1))
+    x = torch.randn(4, 2, 2)
+    assert near([step(x).item()], [loss(other, x).item()])
+    assert len(tcc.torch.report().cuts) == 1
+
+
+def test_a_long_sequence_cuts_the_step():
+    model = nn.RNN(2, 2)
+    step = tcc.torch.train_step(model, lambda m, x: m(x)[0].square().mean(), torch.optim.SGD(model.parameters(), 0.1))
+    x = torch.randn(129, 1, 2)
+    wanted = model(x)[0].square().mean()
+    assert near([step(x).item()], [wanted.item()])
+    assert "train_step: rnn_tanh has 129 steps, and a graph would hold each of them" in tcc.torch.report().cuts[0]
+
+
+class Storage(nn.Module):
+    """Does with storages what cuDNN's LSTM does, which no tracer knows."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        held = torch.empty(0)
+        held.set_(x.untyped_storage(), 0, (3,), (1,))
+        return (held * self.weight).sum()
+
+
+def test_what_cannot_be_traced_cuts_the_step():
+    model = Storage()
+    step = tcc.torch.train_step(model, lambda m, x: m(x), torch.optim.SGD(model.parameters(), 0.5))
+    for wanted in (6.0, -1.0):
+        assert step(torch.arange(1.0, 4.0)).item() == wanted
+    cut, = tcc.torch.report().cuts
+    assert cut.startswith("train_step: tracing ends with ") and "test_train_step.py:" in cut
+    again = tcc.torch.train_step(model, lambda m, x: m(x), torch.optim.SGD(model.parameters(), 0.5),
+                                 options={"fallback": "error"})
+    with pytest.raises(RuntimeError, match="train_step: tracing ends with "):
+        again(torch.ones(3))
+
+
+def test_a_model_that_is_wrong_says_so_itself():
+    model = nn.Linear(3, 3)
+    step = tcc.torch.train_step(model, lambda m, x: m(x).sum(), torch.optim.AdamW(model.parameters()))
+    with pytest.raises(RuntimeError, match="mat1 and mat2|same reduction dim"):
+        step(torch.ones(2, 4))
+    assert not step.optimizer.state
+    assert step(torch.ones(2, 3)).shape == ()

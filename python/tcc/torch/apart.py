@@ -63,11 +63,15 @@ def attributes(model: torch.nn.Module):
     """What a model keeps in attributes that are no buffers would be tensors without elements: throws Apart then, and
     puts the old ones back."""
     modules = list(model.modules())
+    recurrent = [(module, list(module._flat_weights), list(module._flat_weight_refs)) for module in modules
+                 if isinstance(module, torch.nn.RNNBase)]  # of its weights, which it looks up again where they change
     before = [dict(module.__dict__) for module in modules]
     kept = set()
     try:
         yield
     finally:
+        for module, weights, references in recurrent:
+            module.__dict__.update(_flat_weights=weights, _flat_weight_refs=references)
         for module, old in zip(modules, before):
             for name, value in list(module.__dict__.items()):
                 leaves = () if value is old.get(name) else pytree.tree_leaves(value)

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,6 +29,7 @@ from tcc.torch.lowering import Unsupported
 from tcc.torch.masks import Selects
 from tcc.torch.optimizers import rule_of
 from tcc.torch.pieces import Pieces
+from tcc.torch.recurrent import Unrolled
 
 aten = torch.ops.aten
 
@@ -198,7 +200,12 @@ class TrainStep:
 
     def compile(self, traced: Traced | None, used, distinct, own, rest):
         start = time.perf_counter()
-        module = self.with_update(traced, used, distinct, own, rest)
+        try:
+            module = self.with_update(traced, used, distinct, own, rest)
+        except Exception as why:
+            if traced is None:
+                raise
+            raise Apart(untraced(why)) from why
         name = "train_step" if traced else "train_step.optimizer"
         try:
             converted = convert(module, name, self.options.all_flags)
@@ -228,12 +235,18 @@ class TrainStep:
 
         arguments = fakes([*(p for p, _ in self.trained), *self.held(), *tensors])
         with (torch.fx.traceback.preserve_node_meta(), self.scopes(), attributes(self.model), arguments.mode,
-              NoForeignWrites(), Selects()):
+              NoForeignWrites(), Selects(), Unrolled()):
             try:
                 module = make_fx(function, decomposition_table=written_out(), record_stack_traces=True,
                                  _allow_non_fake_inputs=True)(*arguments.tensors)
             except DEPENDS_ON_VALUES as why:
                 raise Apart(f"{why.func} depends on what tensors hold{line_of(why)}") from why
+            except Apart:
+                raise
+            except Exception as why:
+                if is_own(why):
+                    raise
+                raise Apart(untraced(why)) from why
         refuse_foreign_writes(module)
         return Traced(module, used)
 
@@ -390,7 +403,18 @@ class TrainStep:
 @functools.cache
 def written_out() -> dict:
     """Ops that write into their operands and whose schemas do not say so, which functionalize would pass by."""
-    return get_decompositions([aten.native_batch_norm])
+    return get_decompositions([aten.native_batch_norm, aten.cudnn_batch_norm])
+
+
+def is_own(error: Exception) -> bool:
+    """Whether it is train_step itself that refuses its arguments."""
+    return traceback.extract_tb(error.__traceback__)[-1].filename == __file__
+
+
+def untraced(error: Exception) -> str:
+    """What a report says of a model that PyTorch cannot trace. Where the model itself is wrong, running it says so again."""
+    first = (str(error).splitlines() or [""])[0]
+    return f"tracing ends with {type(error).__name__}: {first}{line_of(error)}"
 
 
 class Fakes(NamedTuple):
