@@ -91,6 +91,8 @@ void KernelBody::writePasses(const std::string &start) {
              startOf(form.nodes[node].reduction, form.nodes[node].type) + ";");
     if (isCopying) // all copies have come but those of the warp's next row
       w.line("copy_async_wait<" + std::string(staged.rows == 1 ? "0" : "1") + ">();");
+    else if (staged.rows > 1) // without it the compiler keeps the row in registers from pass to pass, and has too few
+      w.line("warp_barrier();");
     isCopying = false;
     overGroups(start, [&] { writeGroupBody(number); });
     for (unsigned node : stage.reductions)
