@@ -19,7 +19,7 @@ aten = torch.ops.aten
 WRITTEN = {function: decomposition_table[op] for function, op in (
     (torch.lstm, aten.lstm.input), (torch.gru, aten.gru.input), (torch.rnn_tanh, aten.rnn_tanh.input),
     (torch.rnn_relu, aten.rnn_relu.input))}
-#: Steps of all layers together. Each is about 30 ops with its gradient, which take some milliseconds to trace and compile.
+#: Steps of all layers together. Each is some 60 ops of an LSTM with its gradient, all of which are traced and compiled.
 MOST_STEPS = 128
 
 
