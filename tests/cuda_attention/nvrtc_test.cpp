@@ -67,17 +67,18 @@ std::vector<AttentionKernel> kernelsFor(const std::string &architecture) {
       for (bool causal : {false, true})
         for (bool dropout : {false, true})
           for (AttentionElement element : {AttentionElement::Bf16, AttentionElement::F16}) {
-            // f16 differs in its conversions and mma names alone: the fullest variant stands for the others.
-            if (element == AttentionElement::F16 && !(causal && dropout))
+            // f16 differs in its conversions and mma names alone: causal variants stand for the others.
+            if (element == AttentionElement::F16 && !causal)
               continue;
             AttentionCase of{pass, element, headDim, causal, dropout};
-            AttentionTiles tiles = *chooseAttention(of, architecture, 1024);
-            kernels.push_back(*attentionKernel(of, tiles));
-            // A window adds a condition; the fullest variant stands for the others.
-            if (causal && dropout && headDim == 64) {
-              of.window = true;
-              kernels.push_back(*attentionKernel(of, tiles));
-            }
+            const AttentionTiles tiles = *chooseAttention(of, architecture, 1024);
+            // The table has other tiles for other lengths and for windows.
+            for (int length : {512, 1024, 2048, 4096, 8192})
+              for (bool window : {false, true})
+                if (causal || !window) {
+                  of.window = window;
+                  kernels.push_back(*attentionKernel(of, *chooseAttention(of, architecture, length)));
+                }
             of.window = false;
             // A bias is added in portable kernels alone.
             AttentionCase biased = of;
@@ -89,6 +90,11 @@ std::vector<AttentionKernel> kernelsFor(const std::string &architecture) {
                 if (!(other == tiles))
                   kernels.push_back(*attentionKernel(of, other));
           }
+  const auto byText = [](const AttentionKernel &a, const AttentionKernel &b) { return a.text < b.text; };
+  std::sort(kernels.begin(), kernels.end(), byText);
+  kernels.erase(std::unique(kernels.begin(), kernels.end(),
+                            [](const AttentionKernel &a, const AttentionKernel &b) { return a.text == b.text; }),
+                kernels.end());
   return kernels;
 }
 

@@ -5,8 +5,8 @@ namespace tcc::cuda {
 
 namespace {
 
-/// The cases of a row: any, only causal ones, only those with a bias, or only those with dropout.
-enum class Kind { Any, Causal, Biased, Dropped };
+/// The cases of a row: any, only causal ones, only those with a bias, or only those with dropout or a window.
+enum class Kind { Any, Causal, Biased, Thinned };
 
 struct Choice {
   AttentionPass pass;
@@ -21,7 +21,7 @@ struct Choice {
 
 constexpr AttentionPath portable = AttentionPath::Portable;
 constexpr AttentionPath hopper = AttentionPath::Hopper;
-constexpr Kind any = Kind::Any, causal = Kind::Causal, biased = Kind::Biased, dropped = Kind::Dropped;
+constexpr Kind any = Kind::Any, causal = Kind::Causal, biased = Kind::Biased, thinned = Kind::Thinned;
 constexpr AttentionPass forward = AttentionPass::Forward;
 constexpr AttentionPass query = AttentionPass::BackwardQuery;
 constexpr AttentionPass keys = AttentionPass::BackwardKeys;
@@ -31,10 +31,10 @@ constexpr AttentionPass keys = AttentionPass::BackwardKeys;
 // bias adds, do not fit in 255 registers, one row tile and twice the warps make the same block. Hopper's kernels add no
 // bias: cases with one have portable kernels there. Their rows are the fastest of a sweep on an H200
 // (docs/PERFORMANCE.md): persistent blocks pay where rows are short or the diagonal is a large part of the work.
-// Dropout's state leaves no registers for three warpgroups with both.
+// The state of dropout or of a window leaves no registers for three warpgroups with both.
 constexpr Choice choices[] = {
-    {forward, 64, "sm_90a", dropped, 2048, {hopper, 8, 1, 128, 1, 4, true, false, true}},
-    {forward, 64, "sm_90a", dropped, 0, {hopper, 12, 1, 128, 1, 4, true}},
+    {forward, 64, "sm_90a", thinned, 2048, {hopper, 8, 1, 128, 1, 4, true, false, true}},
+    {forward, 64, "sm_90a", thinned, 0, {hopper, 12, 1, 128, 1, 4, true}},
     {forward, 64, "sm_90a", causal, 4096, {hopper, 12, 1, 128, 1, 4, true, false, true}},
     {forward, 64, "sm_90a", any, 1024, {hopper, 12, 1, 128, 1, 4, true, false, true}},
     {forward, 64, "sm_90a", any, 0, {hopper, 12, 1, 128, 1, 4, true}},
@@ -76,8 +76,8 @@ bool isKind(Kind kind, const AttentionCase &of) {
     return of.causal;
   case Kind::Biased:
     return of.bias;
-  case Kind::Dropped:
-    return of.dropout;
+  case Kind::Thinned:
+    return of.dropout || of.window;
   }
   return false;
 }
