@@ -124,6 +124,19 @@ def test_forward_and_backward_on_a_gpu(gpu):
         assert torch.allclose(p.grad, grads[name], atol=1e-6), name
 
 
+def test_a_step_is_no_part_of_a_capture(gpu, monkeypatch):
+    function = torch.compile(lambda x: x * 2 + 1, backend="tcc", options={"fallback": "error"})
+    x = torch.randn(8)
+    assert torch.equal(function(x), x * 2 + 1)
+    captures = True
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captures)
+    with pytest.raises(RuntimeError, match="cannot be part of torch.cuda.graph"):
+        function(x)
+    captures = False
+    assert torch.equal(function(x), x * 2 + 1)
+
+
 def graph_of(function, *tensors) -> torch.fx.GraphModule:
     return make_fx(function, decomposition_table=decompositions(), tracing_mode="fake")(*tensors)
 

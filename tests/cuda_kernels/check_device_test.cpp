@@ -179,5 +179,38 @@ TEST(CheckValues, productsAreComparedByWhatTheyAddUp) {
   EXPECT_EQ(difference->index, 7);
 }
 
+/// C [1, 2] = A [1, 512] B [512, 2] of bf16, all of one sign, where the device cuts its sum off after each 8 terms.
+TEST(CheckValues, sumsOfTensorCoresMayBeCutOff) {
+  constexpr int64_t n = 2, k = 512;
+  std::vector<uint16_t> a(k), b(k * n);
+  float exact[n] = {}, cut[n] = {};
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t p = 0; p < k; ++p) {
+      a[p] = runtime::floatToBf16(1 + static_cast<float>(p % 97) / 128);
+      b[p * n + j] = runtime::floatToBf16(0.5f + static_cast<float>((3 * p + j) % 89) / 256);
+      const float term = runtime::bf16ToFloat(a[p]) * runtime::bf16ToFloat(b[p * n + j]);
+      exact[j] += term;
+      cut[j] += term;
+      for (int ulp = 0; ulp < (p % 8 == 7 ? 4 : 0); ++ulp)
+        cut[j] = std::nextafter(cut[j], 0.0f);
+    }
+  const auto bytes = [](const auto &values) {
+    return std::string(reinterpret_cast<const char *>(std::data(values)), std::size(values) * sizeof values[0]);
+  };
+  runtime::GemmDesc desc;
+  desc.m = 1, desc.n = n, desc.k = k;
+  desc.a = {.dtype = runtime::DType::bf16, .rowStride = k};
+  desc.b = {.dtype = runtime::DType::bf16, .rowStride = n};
+  desc.c = {.dtype = runtime::DType::f32, .rowStride = n};
+  ASSERT_LT(cut[0], exact[0] * (1 - 100 * 0x1p-24));
+  auto difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(exact), bytes(cut)});
+  ASSERT_TRUE(difference) << difference.error().message();
+  EXPECT_FALSE(*difference);
+  cut[1] *= 1 - 1e-4f;
+  difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(exact), bytes(cut)});
+  ASSERT_TRUE(difference) << difference.error().message();
+  EXPECT_EQ(difference->index, 1);
+}
+
 } // namespace
 } // namespace tcc

@@ -76,7 +76,18 @@ class Converted:
                 args.clear()
             return call(more)
 
-        return boxed(run_with_more if constants or is_random else run)
+        run = run_with_more if constants or is_random else run
+        return boxed(outside_of_captures(run) if device.type == "cuda" else run)
+
+
+def outside_of_captures(run):
+    """Refuses a call while PyTorch captures its stream: a step has a stream and a CUDA graph of its own, and would end the
+    capture with an error that names neither."""
+    def checked(args):
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("a step of tcc cannot be part of torch.cuda.graph; tcc captures its steps itself")
+        return run(args)
+    return checked
 
 
 def boxed(function):
