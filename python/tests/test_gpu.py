@@ -129,7 +129,7 @@ def test_a_step_is_no_part_of_a_capture(gpu, monkeypatch):
     x = torch.randn(8)
     assert torch.equal(function(x), x * 2 + 1)
     captures = True
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captures)
     with pytest.raises(RuntimeError, match="cannot be part of torch.cuda.graph"):
         function(x)

@@ -84,7 +84,7 @@ def outside_of_captures(run):
     """Refuses a call while PyTorch captures its stream: a step has a stream and a CUDA graph of its own, and would end the
     capture with an error that names neither."""
     def checked(args):
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             raise RuntimeError("a step of tcc cannot be part of torch.cuda.graph; tcc captures its steps itself")
         return run(args)
     return checked
