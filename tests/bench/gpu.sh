@@ -18,9 +18,10 @@
 # and one that is cut short counts as not done. Run the same command again, here or on the next machine, until nothing is
 # left; measurements that are done are not repeated. The folder RESULTS (FOLDER/results) gets everything, and after each
 # measurement the file ARCHIVE (FOLDER/results.tar.gz) gets the same. At the start the results in ARCHIVE and in the archives
-# that CARRIED names are taken over. BATCHES (32 64 8 16) and PEERS (compile-cudnn compile max-autotune eager-cudnn eager; may
-# be empty) say what is measured, in this order. AGAIN names measurements to repeat; `failed` stands for those that failed.
-# PYTHON is a Python that has PyTorch. The exit status is 1 if something is wrong, else 3 if something is left.
+# that CARRIED names are taken over. BATCHES (32 64 8 16) and PEERS (compile-padded compile-cudnn compile max-autotune
+# eager-cudnn eager; may be empty) say what is measured, in this order. AGAIN names measurements to repeat; `failed` stands
+# for those that failed. PYTHON is a Python that has PyTorch. The exit status is 1 if something is wrong, else 3 if
+# something is left.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 usage() { sed -n '2,/^set -u/p' "$0" | sed '$d; s/^# \?//'; }
@@ -60,11 +61,11 @@ read -ra batches <<<"${BATCHES:-$packed_batches}"
 for batch in "${batches[@]}"; do
   [ -f "$here/artefacts/gpt2_b$batch.tcc" ] || refuse "BATCHES has $batch; packed are $packed_batches"
 done
-read -ra peers <<<"${PEERS-compile-cudnn compile max-autotune eager-cudnn eager}"
+read -ra peers <<<"${PEERS-compile-padded compile-cudnn compile max-autotune eager-cudnn eager}"
 for peer in "${peers[@]}"; do
   case $peer in
-  eager | eager-cudnn | compile | compile-cudnn | max-autotune) ;;
-  *) refuse "PEERS has $peer; there are compile-cudnn, compile, max-autotune, eager-cudnn, eager" ;;
+  eager | eager-cudnn | compile | compile-cudnn | compile-padded | max-autotune) ;;
+  *) refuse "PEERS has $peer; there are compile-padded, compile-cudnn, compile, max-autotune, eager-cudnn, eager" ;;
   esac
 done
 

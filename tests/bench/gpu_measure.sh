@@ -125,6 +125,7 @@ speed() { # WHO BATCH
   eager-cudnn) flags=(--sdpa cudnn) ;;
   compile) flags=(--compile) ;;
   compile-cudnn) flags=(--compile --sdpa cudnn) ;;
+  compile-padded) flags=(--compile --sdpa cudnn --pad 50304) ;;
   max-autotune) flags=(--compile --mode max-autotune --pad 50304) ;;
   esac
   if [ "$1" != tcc ]; then

@@ -40,8 +40,8 @@ rows() { cat "$folder/$1/results/$2.tsv"; }
 # What is begun, in which order, and who chooses.
 new_pack order
 [ "$(gpu order plan speed | awk 'NR <= 4 { print $1 }' | xargs)" = \
-  "speed_1_tcc_32 speed_1_tcc_64 speed_1_compile-cudnn_32 speed_1_compile-cudnn_64" ] || fail "tcc at 32 and 64 and one peer come first"
-[ "$(gpu order plan speed | wc -l)" = 48 ] || fail "six at four batches in two rounds are 48"
+  "speed_1_tcc_32 speed_1_tcc_64 speed_1_compile-padded_32 speed_1_compile-padded_64" ] || fail "tcc at 32 and 64 and one peer come first"
+[ "$(gpu order plan speed | wc -l)" = 56 ] || fail "seven at four batches in two rounds are 56"
 [ "$(BATCHES=16 PEERS=eager gpu order plan speed | awk '{ print $1 }' | xargs)" = \
   "speed_1_tcc_16 speed_1_eager_16 speed_2_tcc_16 speed_2_eager_16" ] || fail "BATCHES and PEERS choose"
 [ "$(gpu order plan first | grep -c 'baby-bf16\|char-bf16')" = 2 ] || fail "baby and char in bf16 belong to the first"
