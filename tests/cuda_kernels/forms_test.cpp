@@ -29,6 +29,16 @@ std::optional<EmulatedKernel> kernelOf(MLIRContext &context, const KernelText &t
   return kernels.empty() ? std::nullopt : std::optional(std::move(kernels.front()));
 }
 
+/// The results in the emulator, where approximations are up to `noise` units in the last place off.
+std::vector<RefTensor> resultsWithNoise(const std::string &text, const EmulatedKernel &kernel, int noise) {
+  emulator::Schedule schedule;
+  schedule.approximationNoise = noise;
+  std::string findings;
+  std::vector<RefTensor> results = runEmulated(emulator::Module::compile(text), kernel, schedule, findings);
+  EXPECT_EQ(findings, "");
+  return results;
+}
+
 /// All finite values of bf16, and values of f32 of every size and around 0, as many as `count`.
 std::vector<double> manyNumbers(size_t count) {
   std::vector<double> numbers;
@@ -75,11 +85,7 @@ TEST(CudaForms, geluIsWithinItsBounds) {
       const std::string text = cuda::kernelText(kernel->source);
       EXPECT_EQ(countOf(text, "reciprocal_f32("), 1u) << text;
       EXPECT_EQ(countOf(text, "divide_f32("), 0u) << text;
-      emulator::Schedule schedule;
-      schedule.approximationNoise = noise;
-      std::string findings;
-      const std::vector<RefTensor> results = runEmulated(emulator::Module::compile(text), *kernel, schedule, findings);
-      EXPECT_EQ(findings, "");
+      const std::vector<RefTensor> results = resultsWithNoise(text, *kernel, noise);
       double worst = 0;
       for (size_t i = 0; i < numbers.size(); ++i) {
         const double x = numbers[i];
@@ -126,11 +132,7 @@ TEST(CudaForms, aSigmoidThatIsRoundedTo16BitsIsApproximated) {
     kernel->inputs[0].data = manyNumbers(0);
     kernel->inputs[0].data.resize(count);
     for (int noise : {0, 2}) {
-      emulator::Schedule schedule;
-      schedule.approximationNoise = noise;
-      std::string findings;
-      const std::vector<RefTensor> results = runEmulated(emulator::Module::compile(text), *kernel, schedule, findings);
-      EXPECT_EQ(findings, "");
+      const std::vector<RefTensor> results = resultsWithNoise(text, *kernel, noise);
       double worst = 0;
       for (size_t i = 0; i < count; ++i) {
         const double x = kernel->inputs[0].data[i], exact = each.exact(x);
@@ -168,11 +170,7 @@ TEST(CudaForms, anExponentialBelowTheMaximumIsApproximated) {
     for (double &number : data)
       number *= 16; // from -32 to 32, in steps of 16 bits as before
     for (int noise : {0, 2}) {
-      emulator::Schedule schedule;
-      schedule.approximationNoise = noise;
-      std::string findings;
-      const std::vector<RefTensor> results = runEmulated(emulator::Module::compile(text), *kernel, schedule, findings);
-      EXPECT_EQ(findings, "");
+      const std::vector<RefTensor> results = resultsWithNoise(text, *kernel, noise);
       double worst = 0;
       for (size_t i = 0; i < data.size(); ++i) {
         const auto first = data.begin() + static_cast<std::ptrdiff_t>(i / 9000 * 9000);

@@ -1,15 +1,12 @@
 #include "codegen/cuda/kernel/approximations.h"
 #include "codegen/cuda/kernel/ranges.h"
+#include "codegen/cuda/kernel/rounding.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace tcc::cuda {
 namespace {
 
 using Kind = KernelNode::Kind;
-
-bool is16BitFloat(ElementType type) {
-  return facts(type).isFloat && facts(type).bytes == 2;
-}
 
 bool isCast(const KernelNode &node) {
   return node.kind == Kind::compute && node.steps.steps.empty();

@@ -14,7 +14,7 @@ std::vector<bool> roundedWhenStored(const KernelInfo &form) {
   std::vector<bool> unrounded(form.nodes.size());
   for (size_t id = 0; id < form.nodes.size(); ++id) {
     const KernelNode &node = form.nodes[id];
-    unrounded[id] = node.kind == Kind::compute && facts(node.type).isFloat && facts(node.type).bytes == 2;
+    unrounded[id] = node.kind == Kind::compute && is16BitFloat(node.type);
   }
   for (const KernelStore &store : form.stores)
     if (store.kind != KernelStore::Kind::element ||

@@ -1,9 +1,8 @@
 // stagedLoads: which tensors of a row go through shared memory on their way to registers. Copies into shared memory are
 // in flight without registers that wait for them, so a whole row can be; and what several passes read comes from global
 // memory once.
-//   blockRows    a long row that is read in several passes: the block copies it as a whole, then all passes read it
-//   there warpColumns  each row that a warp reduces: the copies of its next row are in flight while it works on this
-//   one
+//   blockRows    a long row that is read in several passes: the block copies it, and all passes read the copy
+//   warpColumns  each row that a warp reduces: the copies of its next row are in flight while it works on this one
 // A thread copies the groups of columns that it reads itself, so its own wait is enough, without a barrier. Either all
 // loads that qualify go through shared memory or none, where they would not fit.
 #pragma once
