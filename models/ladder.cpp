@@ -1,6 +1,7 @@
 #include "models/ladder.h"
 #include "codegen/targets.h"
 #include "frontend/bar_plot.h"
+#include "frontend/error.h"
 #include "models/run_device.h"
 #include "runtime/machine_limits.h"
 

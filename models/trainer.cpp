@@ -10,6 +10,7 @@
 #include "models/run_trace.h"
 #include "models/start_folders.h"
 #include "models/trainer_run.h"
+#include "runtime/executable.h"
 
 namespace tcc::models {
 

@@ -1,5 +1,6 @@
 // What comes of a run: its figures, its page, weights, a sample, and why it diverged.
 #include "frontend/state_parts.h"
+#include "models/generate.h"
 #include "models/run_dumps.h"
 #include "models/text_generator.h"
 #include "models/trainer_run.h"

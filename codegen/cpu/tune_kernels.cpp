@@ -5,6 +5,7 @@
 // Two codes are compared by the quotients of neighbouring runs, since the speed of shared machines drifts.
 #include "codegen/cpu/tune_kernels.h"
 #include "codegen/cpu/kernel_plan.h"
+#include "codegen/cpu/machine_code.h"
 #include "codegen/cpu/shared_code.h"
 #include "codegen/graph_digest.h"
 #include "codegen/stopwatch.h"

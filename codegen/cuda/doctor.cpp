@@ -6,7 +6,7 @@
 #include "runtime/device/cuda/nvrtc.h"
 #include "runtime/device/cuda/step_device.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Format.h"
 #include <optional>
 
 namespace tcc::cuda {

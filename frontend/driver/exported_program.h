@@ -1,5 +1,6 @@
 // Programs of torch.export (.pt2) as inputs: the package for PyTorch writes them as graphs, and their values as a file.
 #pragma once
+#include "frontend/array.h"
 #include "frontend/driver/options.h"
 #include "frontend/safetensors.h"
 #include "runtime/plan_lists.h"
