@@ -10,6 +10,7 @@ namespace {
 // A right panel of a stretch (24 KB) leaves the first-level cache room for a left one; a block's left panels (144 KB)
 // fit a second-level one, a chunk's right panels of a stretch (2.4 MB) a third-level one.
 constexpr int64_t longestStretch = 384, blockPanels = 16, chunkLines = 1536;
+constexpr int64_t workerBytes = int64_t{1} << 20; // about, of a worker's left panels for several stretches
 constexpr int64_t packedBytes = int64_t{4} << 20; // of the right panels of a round: as many stretches as have room
 constexpr int64_t fewBytes = int64_t{256} << 10;  // about, of B that a task with few rows reads
 constexpr int64_t packedPanels = 16;              // by one task
@@ -26,6 +27,26 @@ int64_t evenPiece(int64_t extent, int64_t most, int64_t granularity) {
   return ceilDiv(ceilDiv(extent, ceilDiv(extent, most)), granularity) * granularity;
 }
 
+/// Whether B, if it is the bytes of A, is its transpose.
+bool areTransposes(const MatrixLayout &a, const MatrixLayout &b) {
+  return a.dtype == b.dtype && a.rowStride == b.columnStride && a.columnStride == b.rowStride &&
+         a.batchStrides == b.batchStrides;
+}
+
+/// Writes rows x columns elements of `from` to the transposed places from `to` on, in squares that stay in registers
+/// and the first-level cache. Strides are in elements.
+template <typename T>
+void copyTransposed(const T *from, T *to, int64_t stride, int64_t rows, int64_t columns) {
+  constexpr int64_t side = 16;
+  for (int64_t column = 0; column < columns; column += side)
+    for (int64_t row = 0; row < rows; row += side) {
+      const int64_t height = std::min(side, rows - row), width = std::min(side, columns - column);
+      for (int64_t j = 0; j < width; ++j)
+        for (int64_t i = 0; i < height; ++i)
+          to[(column + j) * stride + row + i] = from[(row + i) * stride + column + j];
+    }
+}
+
 } // namespace
 
 /// One matmul of a batch.
@@ -35,6 +56,7 @@ struct Product::Call {
   const float *bias;
   char *scratch;
   int threads;
+  bool mirrors; // whether C is symmetric
 };
 
 /// A part of C, and as many stretches of depth from number `stretch` on.
@@ -48,6 +70,12 @@ struct Product::Progress {
   std::atomic<int64_t> *rounds;                           // for each block, of how many rounds it is done
 
   explicit Progress(std::atomic<int64_t> *rounds) : rounds(rounds) {}
+};
+
+/// A thread of a matmul, and which left panels its memory holds.
+struct Product::Worker {
+  int64_t number;
+  int64_t round = -1, row = -1; // none
 };
 
 std::optional<Product> Product::plan(const GemmDesc &given, int threads, const Kernel *kernel) {
@@ -69,6 +97,7 @@ std::optional<Product> Product::plan(const GemmDesc &given, int threads, const K
     product.threads = 1;
   }
   product.isFew = desc.m <= mostFewRows;
+  product.mayMirror = desc.m == desc.n && !desc.bias && !desc.accumulate && areTransposes(desc.a, desc.b);
   if (product.isFew)
     product.biasAt = product.readsLeft() ? 0 : alignedBytes(desc.m * desc.k);
   else
@@ -95,9 +124,10 @@ void Product::cut() {
   rounds = ceilDiv(desc.n, chunkColumns) * rowChunks * roundsOfChunk;
   cutChunk();
   packers = std::min<int64_t>(threads, blocks.tasks);
+  leftStretches = blocks.ofColumns > 1 ? std::clamp<int64_t>(workerBytes / leftBytes, 1, stretches) : 1;
   packTasks = ceilDiv(chunkColumns / kernel->columns, packedPanels) * stretches;
   slots = packers > 1 && packOf(rounds - 1) > 0 ? 2 : 1;
-  rightAt = packers * leftBytes;
+  rightAt = packers * leftStretches * leftBytes;
   sumsAt = rightAt + slots * stretches * rightBytes;
   progressAt = sumsAt + (keepsSums ? alignedBytes(chunkRows * chunkColumns) : 0);
   const auto doneBytes = static_cast<int64_t>(sizeof(Progress) + sizeof(std::atomic<int64_t>) * blocks.tasks);
@@ -126,7 +156,7 @@ std::string Product::name() const {
 void Product::run(const void *a, const void *b, void *c, const void *bias, void *scratch) const {
   auto runElement = [&](int64_t i, char *memory) {
     Call call{leftOf(desc), rightOf(desc), const_cast<char *>(batchElement(c, desc, desc.c, i)),
-              nullptr,      memory,        threads};
+              nullptr,      memory,        threads, mayMirror && a == b};
     call.left.data = batchElement(a, desc, desc.a, i);
     call.right.data = batchElement(b, desc, desc.b, i);
     if (desc.bias) {
@@ -154,7 +184,8 @@ void Product::runOne(const Call &call) const {
   const int64_t early = slots > 1 ? std::min(packers, blocks.tasks) : blocks.tasks; // blocks before the packing
   const int64_t each = blocks.tasks + packTasks;
   std::atomic<int64_t> next = 0;
-  parallelRun(packers, [&](int64_t worker) {
+  parallelRun(packers, [&](int64_t thread) {
+    Worker worker{thread};
     bool isIdle = true;
     for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < packTasks + rounds * each;) {
       const int64_t round = (task - packTasks) / each, number = (task - packTasks) % each;
@@ -204,12 +235,13 @@ ProductOperand Product::stretchOf(const ProductOperand &operand, int64_t firstLi
 
 // A thread that came too late for a block writes to each page of its left panels. So the memory that a step counts is
 // that of its plan, whichever threads were free.
-void Product::touchLeft(const Call &call, int64_t worker) const {
+void Product::touchLeft(const Call &call, const Worker &worker) const {
   constexpr int64_t page = 4096;
-  char *memory = call.scratch + worker * leftBytes;
-  for (int64_t at = 0; at < leftBytes; at += page)
+  const int64_t bytes = leftStretches * leftBytes;
+  char *memory = call.scratch + worker.number * bytes;
+  for (int64_t at = 0; at < bytes; at += page)
     memory[at] = 0;
-  memory[leftBytes - 1] = 0;
+  memory[bytes - 1] = 0;
 }
 
 Product::Chunk Product::chunkOf(int64_t round) const {
@@ -235,7 +267,7 @@ void Product::packRight(const Call &call, Progress &progress, int64_t round, int
   packed.fetch_add(1, std::memory_order_release);
 }
 
-void Product::multiply(const Call &call, Progress &progress, int64_t worker, int64_t round, int64_t task) const {
+void Product::multiply(const Call &call, Progress &progress, Worker &worker, int64_t round, int64_t task) const {
   const int64_t pack = packOf(round);
   awaitCount(progress.packed[static_cast<size_t>(pack % slots)], (pack / slots + 1) * packTasks);
   awaitCount(progress.rounds[task], round); // a block's stretches are added one after another
@@ -249,16 +281,20 @@ void Product::multiply(const Call &call, Progress &progress, int64_t worker, int
   progress.multiplied[static_cast<size_t>(pack % slots)].fetch_add(1, std::memory_order_release);
 }
 
-void Product::multiplyBlock(const Call &call, int64_t round, int64_t worker, int64_t row, int64_t column,
+void Product::multiplyBlock(const Call &call, int64_t round, Worker &worker, int64_t row, int64_t column,
                             int64_t columns) const {
   const Chunk chunk = chunkOf(round);
-  if (row >= chunk.rows || column >= chunk.columns)
+  if (call.mirrors) {
+    const int64_t before = firstColumnOfBlock(chunk.row + row) - (chunk.column + column);
+    column += std::max<int64_t>(0, before);
+    columns -= std::max<int64_t>(0, before);
+  }
+  if (row >= chunk.rows || column >= chunk.columns || columns <= 0)
     return;
   const bool keepsSums = progressAt > sumsAt;
   Block block;
   block.rows = std::min(taskRows, chunk.rows - row);
   block.columns = std::min(columns, chunk.columns - column);
-  block.left = leftPanels(call.scratch, worker);
   Results &results = block.results;
   results.c = call.c + ((chunk.row + row) * desc.c.rowStride + chunk.column + column) * byteSize(desc.c.dtype);
   results.dtype = desc.c.dtype;
@@ -267,9 +303,16 @@ void Product::multiplyBlock(const Call &call, int64_t round, int64_t worker, int
     results.sums = reinterpret_cast<float *>(call.scratch + sumsAt) + row * chunkColumns + column;
     results.sumsStride = chunkColumns;
   }
+  // Panels are there from the worker's last block where it had these rows, but for those whose memory was used again.
+  const bool isPacked = worker.round == round && worker.row == row;
+  const int64_t packed = !isPacked ? 0 : leftStretches < chunk.stretches ? leftStretches - 1 : chunk.stretches;
+  worker.round = round;
+  worker.row = row;
   for (int64_t number = 0; number < chunk.stretches; ++number) {
     const ProductOperand left = stretchOf(call.left, chunk.row + row, block.rows, chunk.stretch + number);
-    kernel->packLeft(left, 0, ceilDiv(block.rows, kernel->rows), block.left);
+    block.left = leftPanels(call.scratch, worker.number, number);
+    if (number >= packed)
+      kernel->packLeft(left, 0, ceilDiv(block.rows, kernel->rows), block.left);
     const int64_t depth = (chunk.stretch + number) * stretch;
     const bool isFirst = depth == 0;
     block.right = rightPanels(call.scratch, packOf(round), number);
@@ -281,6 +324,27 @@ void Product::multiplyBlock(const Call &call, int64_t round, int64_t worker, int
     results.isLast = !keepsSums || depth + stretch >= desc.k;
     kernel->multiply(block);
   }
+  if (call.mirrors && chunk.stretch + chunk.stretches == ceilDiv(desc.k, stretch))
+    mirrorBlock(call, chunk.row + row, block.rows, chunk.column + column, block.columns);
+}
+
+// What lies below the diagonal is complete when the block above it is. A block of rows that begins within a panel's
+// columns has computed those before its first row itself.
+void Product::mirrorBlock(const Call &call, int64_t row, int64_t rows, int64_t column, int64_t columns) const {
+  const auto copy = [&]<typename T>(T *c) {
+    for (int64_t target = std::max(column, row + rows); target < column + columns;) {
+      const int64_t first = firstRowOfBlock(target);
+      const int64_t end = std::min({column + columns, first + taskRows, (first / chunkRows + 1) * chunkRows});
+      const int64_t height = std::min(row + rows, firstColumnOfBlock(first)) - row;
+      copyTransposed(c + row * desc.c.rowStride + target, c + target * desc.c.rowStride + row, desc.c.rowStride, height,
+                     end - target);
+      target = end;
+    }
+  };
+  if (desc.c.dtype == DType::f32)
+    copy(reinterpret_cast<float *>(call.c));
+  else
+    copy(reinterpret_cast<uint16_t *>(call.c));
 }
 
 } // namespace tcc::runtime::panels

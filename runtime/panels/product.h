@@ -4,17 +4,19 @@
 //      widened to f32, or as pairs of bf16 where the CPU multiplies those. The panels of the next round are packed
 //      while blocks of this one are multiplied, so that threads seldom wait for each other.
 //   3. Then each thread takes blocks: rows whose panels of A it packs into memory of its own, which stays in its
-//      second-level cache, times all columns of the chunk, or some of them for the last blocks. Each right panel is in
-//      the first-level cache while it meets the block's left ones. Registers hold sums of 6 rows and 16 columns, with
+//      second-level cache, times all columns of the chunk, or some of them for the last blocks; those of the same rows
+//      find their panels packed. Each right panel is in the first-level cache while it meets the block's left ones. Registers hold sums of 6 rows and 16 columns, with
 //      AVX-512 of 14 rows and 32 columns.
 //   4. A block goes through the stretches one after another: the first sets C, later ones add to it. The sums of 16-bit
 //      results wait in scratch and are rounded once.
-// Matmuls of few rows, or of one column, read B where it lies instead.
+// Matmuls of few rows, or of one column, read B where it lies instead. Of a matrix times its own transpose, which is
+// symmetric, blocks below the diagonal are not computed but copied from those above it, which have the same bits.
 // The products of an element are added one after another within a stretch, and stretches are added in order. Stretches
 // follow from the depth alone. So it does not matter which thread computes a block, and equal inputs give equal bits
 // for any number of threads.
 #pragma once
 #include "runtime/panels/kernel.h"
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -36,6 +38,7 @@ private:
   struct Call;
   struct Chunk;
   struct Progress;
+  struct Worker;
 
   /// The blocks of a chunk, one for each task. If there are several threads, the last blocks of rows are cut into
   /// blocks of columns, so that all threads end at about the same time.
@@ -48,6 +51,7 @@ private:
   GemmDesc desc;
   bool swapped = false; // whether C is one column and computed as a row
   bool isFew = false;
+  bool mayMirror = false; // whether C is symmetric if A and B are the same bytes
   const Kernel *kernel = nullptr;
   int threads = 1;
   int workers = 1;                                      // how many divide the batch, each with scratch of its own
@@ -55,6 +59,7 @@ private:
   int64_t stretches = 1;                                // how many stretches a round has
   int64_t roundsOfChunk = 1, rowChunks = 1, rounds = 1;
   int64_t taskRows = 0;                  // rows of a block
+  int64_t leftStretches = 1;             // for how many of a round's stretches a worker has left panels
   Blocks blocks;                         // the same for each chunk
   int64_t packTasks = 0;                 // tasks that pack the panels of a round
   int64_t packers = 1;                   // threads that pack, each with left panels of its own
@@ -71,7 +76,7 @@ private:
   /// The operand's lines from `firstLine` on over stretch `number` of its depth.
   ProductOperand stretchOf(const ProductOperand &operand, int64_t firstLine, int64_t lines, int64_t number) const;
   void cutChunk();
-  void touchLeft(const Call &call, int64_t worker) const;
+  void touchLeft(const Call &call, const Worker &worker) const;
   Chunk chunkOf(int64_t round) const;
   /// Rounds that follow each other may use the same right panels, which the first of them packs. This is the number of
   /// the packing that `round` uses, counted from 0.
@@ -79,13 +84,21 @@ private:
   int64_t roundsOfPack() const { return roundsOfChunk > 1 ? 1 : rowChunks; }
   /// One task of a round: packRight() packs some of its right panels, multiply() computes one of its blocks.
   void packRight(const Call &call, Progress &progress, int64_t round, int64_t task) const;
-  void multiply(const Call &call, Progress &progress, int64_t worker, int64_t round, int64_t task) const;
+  void multiply(const Call &call, Progress &progress, Worker &worker, int64_t round, int64_t task) const;
   /// Packs rows of the round's chunk from `row` on and multiplies them with its columns from `column` on.
-  void multiplyBlock(const Call &call, int64_t round, int64_t worker, int64_t row, int64_t column,
+  void multiplyBlock(const Call &call, int64_t round, Worker &worker, int64_t row, int64_t column,
                      int64_t columns) const;
-  /// A worker's left panels for one stretch.
-  Panels leftPanels(char *scratch, int64_t worker) const {
-    return {reinterpret_cast<float *>(scratch + worker * leftBytes), panelStride(kernel->rows)};
+  /// The first row of the block that has row `row` of C.
+  int64_t firstRowOfBlock(int64_t row) const {
+    return row / chunkRows * chunkRows + row % chunkRows / taskRows * taskRows;
+  }
+  /// The first column that a block computes of a symmetric C; those before it are copied.
+  int64_t firstColumnOfBlock(int64_t firstRow) const { return firstRow / kernel->columns * kernel->columns; }
+  void mirrorBlock(const Call &call, int64_t row, int64_t rows, int64_t column, int64_t columns) const;
+  /// A worker's left panels for stretch `number` of a round. The last ones are for all further stretches as well.
+  Panels leftPanels(char *scratch, int64_t worker, int64_t number) const {
+    const int64_t place = worker * leftStretches + std::min(number, leftStretches - 1);
+    return {reinterpret_cast<float *>(scratch + place * leftBytes), panelStride(kernel->rows)};
   }
   /// The right panels of packing `pack` for stretch `number` of the round.
   Panels rightPanels(char *scratch, int64_t pack, int64_t number) const {

@@ -134,7 +134,7 @@ template <typename T, int64_t width>
 TCC_VECTOR_CODE void packAlongLines(const ProductOperand &operand, int64_t firstPanel, int64_t panels,
                                     const Panels &to) {
   constexpr int64_t groups = (width + lanes - 1) / lanes;
-  constexpr int64_t rowsAhead = 4;
+  constexpr int64_t rowsAhead = 8 * packedDepth, line = 64 / static_cast<int64_t>(sizeof(T));
   const int64_t firstLine = firstPanel * width;
   // How many panels have all their vectors within the operand.
   const int64_t whole = std::clamp<int64_t>((operand.lines - firstLine - groups * lanes + width) / width, 0, panels);
@@ -144,7 +144,11 @@ TCC_VECTOR_CODE void packAlongLines(const ProductOperand &operand, int64_t first
     const bool isWhole = depth + packedDepth <= operand.depth;
     int64_t panel = 0;
     for (; panel < whole && isWhole; ++panel, from += width, out += to.stride) {
-      __builtin_prefetch(from + rowsAhead * packedDepth * operand.depthStride);
+#pragma GCC unroll 2
+      for (int64_t i = 0; i < packedDepth; ++i)
+#pragma GCC unroll 2
+        for (int64_t at = 0; at < width; at += line)
+          __builtin_prefetch(from + (rowsAhead + i) * operand.depthStride + at);
 #pragma GCC unroll 4
       for (int64_t group = 0; group < groups; ++group)
         store(out + group * lanes, loadPacked(from + group * lanes, operand.depthStride));
