@@ -182,6 +182,31 @@ struct LiteralTimesBroadcast : OpRewritePattern<MulOp> {
   }
 };
 
+/// Whether `x` is a matrix times its own transpose, or such a matrix in another type.
+bool isSymmetric(Value x) {
+  while (auto cast = x.getDefiningOp<CastOp>())
+    x = cast.getX();
+  auto product = x.getDefiningOp<MatmulOp>();
+  return product && product.getA() == product.getB() && product.getTransposeA() != product.getTransposeB() &&
+         !product.hasEpilogue();
+}
+
+/// s · s = s · sᵀ for a symmetric s, as in Muon's iteration: such a product is symmetric too, of which a library may
+/// compute half.
+struct SquareOfSymmetric : OpRewritePattern<MatmulOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(MatmulOp product, PatternRewriter &rewriter) const override {
+    if (product.getA() != product.getB() || product.getTransposeA() != product.getTransposeB() ||
+        !isSymmetric(product.getA()))
+      return rewriter.notifyMatchFailure(product, "expected a symmetric matrix times itself");
+    rewriter.modifyOpInPlace(product, [&] {
+      product.setTransposeA(false);
+      product.setTransposeB(true);
+    });
+    return success();
+  }
+};
+
 /// scatter_add(0, i, rows) + x = scatter_add(x, i, rows): the tied embedding's gradient adds into the head's.
 struct ScatterIntoSum : OpRewritePattern<AddOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -397,8 +422,8 @@ LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
   RewritePatternSet exact(context), all(context);
   for (RewritePatternSet *patterns : {&exact, &all})
     patterns->add<LiteralTimesBroadcast, AddNegated, SubNegated, BroadcastTwice>(context);
-  all.add<MoveFactorOutOfSum, SplitSum, SumOfBroadcast, SumOfDeviations, ScatterIntoSum, NegOutOfSum, SmallPower>(
-      context);
+  all.add<MoveFactorOutOfSum, SplitSum, SumOfBroadcast, SumOfDeviations, ScatterIntoSum, NegOutOfSum, SmallPower,
+          SquareOfSymmetric>(context);
   const FrozenRewritePatternSet exactRules(std::move(exact)), allRules(std::move(all));
   pruneBodies(function);
   return steadyOps(function).empty() ? simplifyWhole(function, allRules)
