@@ -22,13 +22,14 @@ import tempfile
 
 import sweep
 
-STEPS = {  # train_gpt's preset, batch, sequence, steps of a run
-    "baby": ("baby", 32, 64, 8),
-    "char": ("char", 16, 256, 9),
-    "gpt2": ("gpt2", 4, 256, 7),
-    "gpt2-long": ("gpt2", 1, 1024, 7),
-    "gpt2-medium": ("gpt2-medium", 1, 1024, 4),
-    "llama": ("llama-160m", 2, 512, 5),
+STEPS = {  # train_gpt's preset, batch, sequence, steps of a run, optimizer
+    "baby": ("baby", 32, 64, 8, "adamw"),
+    "char": ("char", 16, 256, 9, "adamw"),
+    "gpt2": ("gpt2", 4, 256, 7, "adamw"),
+    "gpt2-long": ("gpt2", 1, 1024, 7, "adamw"),
+    "gpt2-medium": ("gpt2-medium", 1, 1024, 4, "adamw"),
+    "llama": ("llama-160m", 2, 512, 5, "adamw"),
+    "modern": ("modern-124m", 1, 1024, 4, "muon"),
 }
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -79,9 +80,9 @@ class Ours:
             file.write(" ".join(words))
 
     def step(self, step, dtype):
-        preset, batch, sequence, count = STEPS[step]
+        preset, batch, sequence, count, optimizer = STEPS[step]
         _, resident = run([self.program, "--model", preset, "--batch", str(batch), "--seq", str(sequence), "--steps", str(count),
-                           "--data", self.data, f"--dtype={dtype}", "--lr", "3e-4", "--schedule=constant", "--quiet",
+                           "--data", self.data, f"--dtype={dtype}", "--lr", "3e-4", "--schedule=constant", f"--optimizer={optimizer}", "--quiet",
                            f"--json={self.log}"], f"train_gpt's {step}")
         with open(self.log) as lines:
             end = json.loads(lines.readlines()[-1])
@@ -90,15 +91,15 @@ class Ours:
 
 
 class Peer:
-    """A program whose last line is JSON with "tok_s". In its command {size}, {batch}, {sequence}, {steps} and {bf16} are
-    replaced, the last one by --bf16 or by nothing."""
+    """A program whose last line is JSON with "tok_s". In its command {size}, {batch}, {sequence}, {steps},
+    {optimizer} and {bf16} are replaced, the last one by --bf16 or by nothing."""
 
     def __init__(self, name, command):
         self.name, self.command = name, command
 
     def step(self, step, dtype):
-        size, batch, sequence, count = STEPS[step]
-        words = self.command.format(size=size, batch=batch, sequence=sequence, steps=count, bf16="--bf16" if dtype == "bf16" else "")
+        size, batch, sequence, count, optimizer = STEPS[step]
+        words = self.command.format(size=size, batch=batch, sequence=sequence, steps=count, optimizer=optimizer, bf16="--bf16" if dtype == "bf16" else "")
         out, resident = run(shlex.split(words), f"{self.name}'s {step}")
         return {"tokens_per_second": json.loads(out.splitlines()[-1])["tok_s"], "resident": resident}
 
@@ -108,7 +109,7 @@ def peers_of(arguments):
     if arguments.torch:
         script = os.path.join(HERE, "torch_gpt.py")
         peers.append(Peer("torch.compile", f"{shlex.quote(arguments.torch)} {shlex.quote(script)} --size {{size}} -B {{batch}} "
-                          "-T {sequence} --steps {steps} --compile {bf16}"))
+                          "-T {sequence} --steps {steps} --optimizer {optimizer} --compile {bf16}"))
     return peers
 
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""GPT-2 in PyTorch, as train_gpt trains it: the peer of speed.sh, all.sh and parity.py; to be timed, Llama too. Needs torch
-and numpy alone.
+"""GPT-2 in PyTorch, as train_gpt trains it: the peer of speed.sh, all.sh and parity.py; to be timed, Llama and the modern
+GPT too. Needs torch and numpy alone.
 
     torch_gpt.py --size char -B 16 --steps 6 --compile [--bf16]    times steps; the last line is JSON with "tok_s"
     torch_gpt.py --size baby -B 4 --steps 20 --export DIR          writes weights, tokens, losses and first gradients
+    torch_gpt.py --size modern-124m -B 1 --steps 6 --compile --optimizer muon
     torch_gpt.py --size gpt2 -B 8 --device cuda --bf16 --compile [--mode max-autotune] [--sdpa cudnn] [--pad 50304]
 
 The step: next-token loss, gradients clipped to norm 1, AdamW (3e-4, 0.9/0.95, 1e-8, decay 0.1 on matrices), f32; with
---bf16 forward products are under autocast. On CUDA batches come from pinned memory, AdamW is the fused one, and steps that
+--bf16 forward products are under autocast. With --optimizer muon, hidden matrices are updated by torch.optim.Muon, whose
+iteration multiplies in bf16; without --bf16 it multiplies in f32, as everything else. On CUDA batches come from pinned memory, AdamW is the fused one, and steps that
 are timed wait for nothing: the loss is read at the end. An export holds config.json and model.safetensors under Hugging Face's names,
 tokens.bin (uint16, batch after batch, in the order of train_gpt's --order=sequential), losses.json, grads.safetensors
 (first step, before clipping).
@@ -30,6 +32,7 @@ SIZES = {  # layers, heads, width, sequence, vocabulary: train_gpt's presets
     "gpt2": (12, 12, 768, 1024, 50257),
     "gpt2-medium": (24, 16, 1024, 1024, 50257),
     "llama-160m": (12, 12, 768, 2048, 32000),
+    "modern-124m": (12, 6, 768, 1024, 50304),
 }
 
 
@@ -116,23 +119,30 @@ def llama_weights(layers, width, sequence, vocabulary):
             for name, shape in shapes.items()}
 
 
+def rotary(length, size, device):
+    """Turns [..., length, size] by positions."""
+    rates = 10000.0 ** (-torch.arange(0, size, 2, device=device) / size)
+    angles = torch.outer(torch.arange(length, device=device), rates).repeat(1, 2)
+    cosine, sine = angles.cos(), angles.sin()
+
+    def turned(x):
+        first, second = x.chunk(2, -1)
+        return x * cosine.to(x.dtype) + torch.cat((-second, first), -1) * sine.to(x.dtype)
+
+    return turned
+
+
 def llama_loss(weights, tokens, targets, layers, heads):
     batch, length = tokens.shape
     x = weights["model.embed_tokens.weight"][tokens]
     size = x.shape[-1] // heads
-    rates = 10000.0 ** (-torch.arange(0, size, 2, device=x.device) / size)
-    angles = torch.outer(torch.arange(length, device=x.device), rates).repeat(1, 2)
-    cosine, sine = angles.cos(), angles.sin()
+    turned = rotary(length, size, x.device)
 
     def norm(x, name):
         return F.rms_norm(x, x.shape[-1:], weights[name + ".weight"], 1e-6)
 
     def linear(x, name):
         return x @ weights[name + ".weight"].t()
-
-    def turned(x):  # rotary positions
-        first, second = x.chunk(2, -1)
-        return x * cosine.to(x.dtype) + torch.cat((-second, first), -1) * sine.to(x.dtype)
 
     for layer in range(layers):
         block = f"model.layers.{layer}."
@@ -147,6 +157,72 @@ def llama_loss(weights, tokens, targets, layers, heads):
     return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
+def modern_weights(layers, width, sequence, vocabulary):
+    """Parameters of models/README.md's modern GPT; matrices are [out, in]. None is zero, which would spare work."""
+    generator = torch.Generator().manual_seed(1)
+    shapes = {"wte": (vocabulary, width), "lm_head": (vocabulary, width)}
+    for layer in range(layers):
+        shapes.update({f"h.{layer}.attn.{name}": (width, width) for name in ("c_q", "c_k", "c_v", "c_proj")})
+        shapes.update({f"h.{layer}.mlp.c_fc": (4 * width, width), f"h.{layer}.mlp.c_proj": (width, 4 * width)})
+    return {f"{name}.weight": (torch.randn(shape, generator=generator) * 0.02).requires_grad_() for name, shape in shapes.items()}
+
+
+def modern_loss(weights, tokens, targets, layers, heads):
+    batch, length = tokens.shape
+
+    def norm(x):
+        return F.rms_norm(x, x.shape[-1:], eps=1e-6)
+
+    def linear(x, name):
+        return x @ weights[name + ".weight"].t()
+
+    x = norm(weights["wte.weight"][tokens])
+    size = x.shape[-1] // heads
+    turned = rotary(length, size, x.device)
+    for layer in range(layers):
+        block = f"h.{layer}."
+        inner = norm(x)
+        q, k, v = (linear(inner, f"{block}attn.c_{name}").view(batch, length, heads, size).transpose(1, 2) for name in "qkv")
+        mixed = F.scaled_dot_product_attention(turned(norm(q)), turned(norm(k)), v, is_causal=True)
+        x = x + linear(mixed.transpose(1, 2).reshape(batch, length, -1), block + "attn.c_proj")
+        x = x + linear(F.relu(linear(norm(x), block + "mlp.c_fc")).square(), block + "mlp.c_proj")
+    logits = 30 * torch.tanh(linear(norm(x), "lm_head").float() / 30)
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def orthogonal(matrix, coefficients, steps, eps):
+    """The iteration of torch.optim.Muon in the matrix's own type."""
+    a, b, c = coefficients
+    is_tall = matrix.size(0) > matrix.size(1)
+    x = matrix.t() if is_tall else matrix
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        square = x @ x.t()
+        x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.t() if is_tall else x
+
+
+class Muon:
+    """torch.optim.Muon for hidden matrices, AdamW for the other parameters."""
+
+    def __init__(self, weights, rest_of, narrow):
+        from torch.optim import _muon
+        if not narrow:
+            _muon._zeropower_via_newtonschulz = orthogonal
+        isolated = [name for name in weights if weights[name].dim() == 2 and not any(part in name for part in ("wte", "lm_head", "embed"))]
+        self.parts = [torch.optim.Muon([weights[name] for name in isolated], lr=3e-4, weight_decay=0.1, momentum=0.95,
+                                       adjust_lr_fn="match_rms_adamw"),
+                      rest_of({name: weight for name, weight in weights.items() if name not in isolated})]
+
+    def zero_grad(self, set_to_none):
+        for part in self.parts:
+            part.zero_grad(set_to_none=set_to_none)
+
+    def step(self):
+        for part in self.parts:
+            part.step()
+
+
 def save_tensors(path, tensors):
     """A safetensors file: length, JSON header, f32 data."""
     header, parts, size = {}, [], 0
@@ -159,6 +235,9 @@ def save_tensors(path, tensors):
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         file.writelines(parts)
+
+
+KINDS = {"llama": (llama_weights, llama_loss), "modern": (modern_weights, modern_loss)}  # all others are GPT-2
 
 
 def make_tokens(count, vocabulary):
@@ -198,6 +277,7 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--mode", help="of torch.compile: reduce-overhead, max-autotune")
     parser.add_argument("--sdpa", choices=["flash", "cudnn", "efficient", "math"], help="attention's back end")
+    parser.add_argument("--optimizer", choices=["adamw", "muon"], default="adamw")
     parser.add_argument("--pad", type=int, help="vocabulary to pad to")
     options = parser.parse_args()
     layers, heads, width, sequence, vocabulary = SIZES[options.size]
@@ -207,17 +287,19 @@ def main():
     if on_gpu:
         torch.backends.cuda.matmul.allow_tf32 = not options.export
 
-    is_llama = options.size.startswith("llama")
-    if is_llama and options.export:
+    made, step_loss = KINDS.get(options.size.split("-")[0], (initial_weights, loss_of))
+    if step_loss is not loss_of and options.export:
         parser.error("--export is for GPT-2")
-    weights = (llama_weights if is_llama else initial_weights)(layers, width, sequence, options.pad or vocabulary)
+    weights = made(layers, width, sequence, options.pad or vocabulary)
     weights = {name: weight.detach().to(options.device).requires_grad_() for name, weight in weights.items()}
     first = {name: weight.detach().clone() for name, weight in weights.items()}
-    groups = [{"params": [w for w in weights.values() if w.dim() >= 2], "weight_decay": 0.1},
-              {"params": [w for w in weights.values() if w.dim() < 2], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8,
-                                  **({"fused": True} if on_gpu else {}))
-    step_loss = llama_loss if is_llama else loss_of
+
+    def adamw(weights):
+        groups = [{"params": [w for w in weights.values() if w.dim() >= 2], "weight_decay": 0.1},
+                  {"params": [w for w in weights.values() if w.dim() < 2], "weight_decay": 0.0}]
+        return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8, **({"fused": True} if on_gpu else {}))
+
+    optimizer = Muon(weights, adamw, options.bf16) if options.optimizer == "muon" else adamw(weights)
     if options.compile:
         step_loss = torch.compile(step_loss, mode=options.mode)
     tokens = make_tokens(options.steps * options.batch * sequence + 1, vocabulary)
