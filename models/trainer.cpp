@@ -226,7 +226,7 @@ int Trainer::runAll() {
   }
   summary.params = parameterCount(config);
   if (ranks.isFirst())
-    peakFlops = measurePeak(options, device, 0);
+    peakFlops = peakOfRanks(0);
   compileStep();
   int signal = 0;
   { // a signal that comes later has nothing left to save

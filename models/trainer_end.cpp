@@ -56,7 +56,7 @@ void Trainer::finish() {
     summary.plannedBytes += keptBytes(evaluated->plan()); // beside the step
   // The better of two figures, since the machine may be shared: a peak that is too low would flatter the figure.
   if (ranks.isFirst())
-    peakFlops = std::max(peakFlops, measurePeak(options, device, times.meanMs() * double(times.count()) / 1e3));
+    peakFlops = std::max(peakFlops, peakOfRanks(times.meanMs() * double(times.count()) / 1e3));
   if (peakFlops > 0 && summary.stepMsMedian > 0) {
     try {
       summary.mfu = modelFlopsUse(flopsPerToken, summary.tokensPerSecond, peakFlops);

@@ -68,6 +68,10 @@ private:
   bool endsHere() const;
   bool hasDiverged() const { return options.maxSkipped > 0 && skippedInARow >= options.maxSkipped; }
   std::string divergence();
+  /// measurePeak, of as many devices as there are ranks.
+  double peakOfRanks(double trainedSeconds) const {
+    return double(ranks.count()) * measurePeak(options, device, trainedSeconds);
+  }
   void compareReplicas();
   bool isOver() const { return options.schedule.length.finished(state.step, elapsed); }
   void examine(StepRecord &record, bool evaluates, bool hashes);

@@ -244,6 +244,28 @@ def launched(trainer, mpis):
         check(several == one, f"mpirun.{mpi} starts ranks with the bits of one")
 
 
+def share(trainer, mpis):
+    """The machine's peak, of which a run of ranks has a share, is that of all ranks."""
+    cache = os.path.join(trainer.folder, "share")
+    limits = os.path.join(cache, "limits", "1-threads.json")
+    options = ["--steps", "2", "--batch", "8", "--lanes", "2", "--threads", "1"]
+
+    def run(*more):
+        command, log = trainer.command(*options, *more)
+        subprocess.run(command, check=True, capture_output=True, timeout=300,
+                       env=trainer.environment(mpis[0], TCC_CACHE_DIR=cache))
+        with open(log) as lines:
+            return json.loads(lines.readlines()[-1])
+
+    run()  # measures the limits
+    with open(limits) as file:
+        text = json.load(file)
+    with open(limits, "w") as file:
+        json.dump(dict(text, product_flops=1e15), file)
+    one, two = (end["mfu"] / end["tokens_per_second"] for end in (run(), run("--ranks=2")))
+    check(abs(two / one - 0.5) < 1e-3, f"a token is half the share of two ranks that it is of one: {two / one}")
+
+
 def waits(trainer, mpis):
     """rank_waits: a step whose kernels are waits takes the time that they take, and what exchanges take."""
     graph, artefact, times = (os.path.join(trainer.folder, f"waits.{ending}") for ending in ("graph", "tcc", "times"))
@@ -317,6 +339,7 @@ def tests_of(trainer, mpis, given):
             ("configured", lambda: configured(trainer, mpis)),
             ("fast", lambda: fast(trainer, mpis)),
             ("launched", lambda: launched(trainer, mpis)),
+            ("share", lambda: share(trainer, mpis)),
             ("waits", lambda: waits(trainer, mpis)),
             ("engine", lambda: engine(given.engine, mpis))]
 
