@@ -19,11 +19,11 @@ using namespace mlir;
 
 namespace tcc::cpu {
 
-/// Matmuls by tiles are so fast that the bytes that they read and write count.
+/// Where there are instructions for bf16, matmuls are so fast that the bytes that they read and write count.
 CpuTarget::CpuTarget(EmitOptions given, int threads) : options(std::move(given)), threads(threads) {
   if (auto machine = createMachine(options.target)) // the error of an unknown CPU is given by emit
     vectors = vectorTarget(**machine, options.target);
-  data.narrowActivations = vectors.hasTiles;
+  data.narrowActivations = vectors.hasTiles || vectors.hasBf16Products;
 }
 
 bool CpuTarget::supports(StringRef op) const {
