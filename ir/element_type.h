@@ -32,6 +32,11 @@ constexpr const ElementTypeFacts &facts(ElementType type) {
   return elementTypes[static_cast<uint8_t>(type)];
 }
 
+/// Whether the type is bf16 or f16.
+constexpr bool is16BitFloat(ElementType type) {
+  return facts(type).isFloat && facts(type).bytes == 2;
+}
+
 constexpr bool isInOrder() {
   for (size_t i = 0; i < elementTypes.size(); ++i)
     if (static_cast<size_t>(elementTypes[i].type) != i)

@@ -18,6 +18,7 @@ public:
   Value exp(Value x);
   Value normalExp(Value x);
   Value exp2(Value x);
+  Value nearSigmoid(Value x, bool isMirrored);
   Value log(Value x);
   Value tanh(Value x);
   Value erf(Value x);
@@ -96,7 +97,7 @@ private:
   /// Whether the target has an instruction for x · 2^power.
   bool hasScaling() const {
     auto vector = dyn_cast<VectorType>(f32);
-    return target.hasAvx512 && vector && vector.getNumElements() == 16;
+    return target.hasScaling() && vector && vector.getNumElements() == target.lanes;
   }
   /// 2^(n + shift) as bits, where `biased` is n + roundingBias and the result is a normal number.
   Value powerOfTwo(Value biased, int64_t shift) {
@@ -187,6 +188,17 @@ Value Arithmetic::exp2(Value x) {
   Value power = polynomial(
       sub(x, n), {1.112550730e-03f, 9.666282684e-03f, 5.557400361e-02f, 2.402235121e-01f, 6.931428313e-01f, 1.0f});
   return scale(power, n, biased);
+}
+
+// With y = x · log2 e = n + f, n a whole number, sigmoid(x) = 1 / (1 + 2^-n · 2^-f) = 2^n / (2^n + 2^-f), which does
+// not overflow for small x. For large ones 2^64 is enough.
+Value Arithmetic::nearSigmoid(Value x, bool isMirrored) {
+  Value y = mul(x, literal(isMirrored ? -log2e : log2e));
+  y = select(compare(Predicate::OGT, y, 64), literal(64), y); // NaN stays
+  Value power = scale(literal(1), y, {});
+  Value rest = polynomial(fractionOf(y), {-9.387883474e-04f, 9.188611992e-03f, -5.527972430e-02f, 2.401721925e-01f,
+                                          -6.931422353e-01f, 9.999999404e-01f});
+  return div(power, add(power, rest));
 }
 
 Value Arithmetic::log(Value x) {
@@ -456,6 +468,14 @@ void expandMath(Operation *root, const VectorTarget &target) {
     op->getResult(0).replaceAllUsesWith(y);
     op->erase();
   }
+}
+
+Value nearExp(LaneBuilder &b, Value x) {
+  return b.create<math::Exp2Op>(b.create<arith::MulFOp>(x, b.literal(x.getType(), log2e)));
+}
+
+Value nearSigmoid(LaneBuilder &b, Value x, bool isMirrored) {
+  return Arithmetic(b.builder, b.loc, x.getType(), b.target).nearSigmoid(x, isMirrored);
 }
 
 void addFastMathFlags(Operation *root, arith::FastMathFlags flags) {

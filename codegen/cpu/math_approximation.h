@@ -16,6 +16,12 @@ void expandMath(mlir::Operation *root, const VectorTarget &target);
 /// third less. Its bits are those of any other math.exp.
 constexpr llvm::StringLiteral isNormalExpAttr = "tcc.normal";
 
+/// What stands for functions where values need no more than about 16 bits (ir/kernel_precision.h). Each is wrong by at
+/// most 2^-21 + |x| · 2^-23 of itself. The target must have scaling, and x be a whole vector of f32.
+mlir::Value nearExp(LaneBuilder &b, mlir::Value x);
+/// sigmoid(x), or of -x if `isMirrored`.
+mlir::Value nearSigmoid(LaneBuilder &b, mlir::Value x, bool isMirrored);
+
 /// Adds to the fast-math flags of every floating-point op below `root`.
 void addFastMathFlags(mlir::Operation *root, mlir::arith::FastMathFlags flags);
 

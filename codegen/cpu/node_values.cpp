@@ -1,5 +1,6 @@
 // Makes the value of each kind of node: loads, literals, numbers, random bits, elementwise computation and choices.
 #include "codegen/cpu/node_values.h"
+#include "codegen/cpu/math_approximation.h"
 #include "codegen/cpu/philox.h"
 
 using namespace mlir;
@@ -27,7 +28,7 @@ void NodeValues::computeRowNode(unsigned id, RowScope &row) {
     value = random(node, operand, /*vector=*/false);
     break;
   case KernelNode::Kind::compute:
-    value = compute(node, operand, /*vector=*/false);
+    value = compute(id, operand, /*vector=*/false);
     break;
   case KernelNode::Kind::choose:
     value = choose(node, operand, [&](unsigned guard) { return insideRow(guard, row); }, type);
@@ -48,12 +49,13 @@ Value NodeValues::inLanes(unsigned id, LaneScope &lanes) {
   else if (plan.scratchSlot[id] >= 0 && lanes.stage > plan.keptFrom[id])
     value = b.loadLanes(scratchAddress(id, lanes), b.builder.getF32Type(), lanes.mask);
   else
-    value = makeLanes(node, lanes);
+    value = makeLanes(id, lanes);
   lanes.values[id] = value;
   return value;
 }
 
-Value NodeValues::makeLanes(const KernelNode &node, LaneScope &lanes) {
+Value NodeValues::makeLanes(unsigned id, LaneScope &lanes) {
+  const KernelNode &node = info.nodes[id];
   auto operand = [&](unsigned i) { return inLanes(node.operands[i], lanes); };
   Type type = b.vector(b.computed(b.element(node.type)));
   switch (node.kind) {
@@ -66,7 +68,7 @@ Value NodeValues::makeLanes(const KernelNode &node, LaneScope &lanes) {
   case KernelNode::Kind::random:
     return random(node, operand, /*vector=*/true);
   case KernelNode::Kind::compute:
-    return compute(node, operand, /*vector=*/true);
+    return compute(id, operand, /*vector=*/true);
   case KernelNode::Kind::choose:
     return choose(node, operand, [&](unsigned guard) { return insideLanes(guard, lanes); }, type);
   case KernelNode::Kind::rowReduce:
@@ -82,22 +84,43 @@ Value NodeValues::scratchAddress(unsigned id, LaneScope &lanes) {
 
 //===- computation ---------------------------------------------------------------------------------------------===//
 
-Value NodeValues::compute(const KernelNode &node, Operand operand, bool vector) {
+// Where 16 bits are enough, vectors of a target with scaling are approximated. What is enough follows from all that
+// reads the value in this kernel, so steady code has no approximations.
+Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
+  const KernelNode &node = info.nodes[id];
+  const ScalarSteps &steps = node.steps;
+  const size_t count = node.operands.size();
   SmallVector<Value> numbered;
-  for (unsigned i = 0; i < node.operands.size(); ++i)
+  for (unsigned i = 0; i < count; ++i)
     numbered.push_back(operand(i));
-  for (const ScalarStep &step : node.steps.steps) {
+  const bool approximates = vector && b.target.hasScaling() && !b.target.steady;
+  std::vector<std::optional<SigmoidOfStep>> sigmoids(steps.steps.size());
+  for (size_t i = 0; approximates && narrow[id] && i < sigmoids.size(); ++i)
+    sigmoids[i] = sigmoidOf(steps, count, i);
+  const std::vector<bool> needed = neededSteps(steps, count, sigmoids);
+  for (auto [i, step] : llvm::enumerate(steps.steps)) {
     Type type = vector ? Type(b.vector(b.element(step.type))) : b.element(step.type);
+    if (!needed[i]) {
+      numbered.push_back(Value());
+      continue;
+    }
     if (step.opcode == Opcode::constant) {
       numbered.push_back(b.literal(type, step.literal));
       continue;
     }
+    if (sigmoids[i]) {
+      numbered.push_back(nearSigmoid(b, numbered[sigmoids[i]->x], sigmoids[i]->isMirrored));
+      continue;
+    }
     SmallVector<Value> operands;
-    for (unsigned i = 0; i < facts(step.opcode).operands; ++i)
-      operands.push_back(numbered[step.operands[i]]);
-    numbered.push_back(b.step(step.opcode, type, operands));
+    for (unsigned k = 0; k < facts(step.opcode).operands; ++k)
+      operands.push_back(numbered[step.operands[k]]);
+    if (approximates && isExpBelowMaximum(info, id))
+      numbered.push_back(nearExp(b, operands[0]));
+    else
+      numbered.push_back(b.step(step.opcode, type, operands));
   }
-  return b.round(numbered[node.steps.result], b.element(node.type));
+  return b.round(numbered[steps.result], b.element(node.type));
 }
 
 Value NodeValues::choose(const KernelNode &node, Operand operand, function_ref<Value(unsigned)> inside, Type type) {

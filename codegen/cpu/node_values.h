@@ -2,6 +2,7 @@
 #pragma once
 #include "codegen/cpu/kernel_plan.h"
 #include "codegen/cpu/lane_builder.h"
+#include "ir/kernel_precision.h"
 
 namespace tcc::cpu {
 
@@ -30,7 +31,8 @@ struct LaneScope {
 
 class NodeValues {
 public:
-  NodeValues(LaneBuilder &b, const KernelInfo &info, const KernelPlan &plan) : b(b), info(info), plan(plan) {}
+  NodeValues(LaneBuilder &b, const KernelInfo &info, const KernelPlan &plan)
+      : b(b), info(info), plan(plan), narrow(readIn16Bits(info)) {}
 
   llvm::SmallVector<mlir::Value> arguments; // pointers: inputs, then results
   mlir::Value scratch;                      // plan.scratchRows rows of f32, or null
@@ -52,17 +54,18 @@ private:
   LaneBuilder &b;
   const KernelInfo &info;
   const KernelPlan &plan;
+  const std::vector<bool> narrow; // nodes that are read in 16 bits
 
   using Operand = llvm::function_ref<mlir::Value(unsigned)>;
 
-  mlir::Value compute(const KernelNode &node, Operand operand, bool vector);
+  mlir::Value compute(unsigned id, Operand operand, bool vector);
   mlir::Value choose(const KernelNode &node, Operand operand, llvm::function_ref<mlir::Value(unsigned)> inside,
                      mlir::Type type);
   mlir::Value number(const KernelNode &node, mlir::Value index);
   mlir::Value random(const KernelNode &node, Operand operand, bool vector);
   mlir::Value loadScalar(const KernelNode &node, RowScope &row);
   mlir::Value loadLanes(const KernelNode &node, LaneScope &lanes);
-  mlir::Value makeLanes(const KernelNode &node, LaneScope &lanes);
+  mlir::Value makeLanes(unsigned id, LaneScope &lanes);
 
   const DerivedAxis &derived(unsigned axis) const { return info.derived[axis - axis::firstDerived]; }
   mlir::Value scalarAxis(unsigned axis, const RowScope &row, mlir::Value column);

@@ -12,6 +12,9 @@ struct VectorTarget {
   bool hasBf16Products = false; // products of pairs of bf16, 16 lanes at once
   bool hasTiles = false;        // products of tiles of bf16 by AMX
   bool steady = false;          // EmitOptions::steady
+
+  /// Whether whole vectors have an instruction for x · 2^n that is right for each n.
+  bool hasScaling() const { return hasAvx512 && lanes == 16; }
 };
 
 } // namespace tcc::cpu

@@ -1,12 +1,12 @@
 // Writes what the texts of all shapes share: head comment and parameters, each node as one named local, each store, the
 // axes that indices are computed from.
 #include "codegen/cuda/kernel/body.h"
-#include "codegen/cuda/kernel/approximations.h"
 #include "codegen/cuda/kernel/expressions.h"
 #include "codegen/cuda/kernel/ranges.h"
 #include "codegen/cuda/kernel/rounding.h"
 #include "codegen/cuda/kernel/usual_columns.h"
 #include "codegen/cuda/kernel/vectors.h"
+#include "ir/kernel_precision.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -461,27 +461,6 @@ std::string KernelBody::loadText(const KernelNode &node) {
   std::string known = row + " >= 0 && " + row + " < " + std::to_string(node.gatherRows);
   std::string value = known + " ? " + element + " : " + outsideValue(node.type);
   return condition.empty() ? value : condition + " ? (" + value + ") : " + none;
-}
-
-/// For each step, whether the result needs it where some steps are sigmoids of an earlier value.
-static std::vector<bool> neededSteps(const ScalarSteps &steps, size_t operands,
-                                     llvm::ArrayRef<std::optional<SigmoidOfStep>> sigmoids) {
-  std::vector<bool> needed(steps.steps.size());
-  auto need = [&](unsigned value) {
-    if (value >= operands)
-      needed[value - operands] = true;
-  };
-  need(steps.result);
-  for (size_t i = steps.steps.size(); i-- > 0;) {
-    if (!needed[i])
-      continue;
-    if (sigmoids[i])
-      need(sigmoids[i]->x);
-    else
-      for (unsigned k = 0; k < facts(steps.steps[i].opcode).operands; ++k)
-        need(steps.steps[i].operands[k]);
-  }
-  return needed;
 }
 
 /// Declares a local for each step but the last.

@@ -34,7 +34,7 @@ protected:
   ColumnValues values;
   StagedLoads staged;
   std::vector<bool> unrounded; // nodes that only their stores round (rounding.h)
-  std::vector<bool> narrow;    // nodes that are read in 16 bits (approximations.h)
+  std::vector<bool> narrow;    // nodes that are read in 16 bits (ir/kernel_precision.h)
   Writer w;
 
   virtual void writeShape() = 0;

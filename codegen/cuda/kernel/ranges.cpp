@@ -1,4 +1,5 @@
 #include "codegen/cuda/kernel/ranges.h"
+#include "ir/kernel_precision.h"
 #include <algorithm>
 #include <cmath>
 
@@ -46,30 +47,6 @@ ValueRange rangeOf(const ScalarStep &step, llvm::ArrayRef<ValueRange> values) {
 
 bool ValueRange::hasPlainReciprocal() const {
   return low >= 0x1p-125 && high <= 0x1p125;
-}
-
-std::optional<unsigned> minusMagnitudeOf(const ScalarSteps &steps, size_t operands, size_t step) {
-  auto stepOf = [&](unsigned value) { return value < operands ? nullptr : &steps.steps[value - operands]; };
-  auto isLiteral = [&](unsigned value, double number) {
-    const ScalarStep *literal = stepOf(value);
-    return literal && literal->opcode == Opcode::constant && facts(literal->type).isFloat &&
-           literal->literal.asFloat() == number;
-  };
-  const ScalarStep &product = steps.steps[step];
-  if (product.opcode != Opcode::mulF)
-    return std::nullopt;
-  for (unsigned i : {0u, 1u}) {
-    const unsigned x = product.operands[i];
-    const ScalarStep *sign = stepOf(product.operands[1 - i]);
-    if (!sign || sign->opcode != Opcode::select || !isLiteral(sign->operands[1], 1) ||
-        !isLiteral(sign->operands[2], -1))
-      continue;
-    const ScalarStep *isNegative = stepOf(sign->operands[0]);
-    if (isNegative && isNegative->opcode == Opcode::ltF && isNegative->operands[0] == x &&
-        isLiteral(isNegative->operands[1], 0))
-      return x;
-  }
-  return std::nullopt;
 }
 
 std::vector<ValueRange> rangesOf(const ScalarSteps &steps, size_t operands) {

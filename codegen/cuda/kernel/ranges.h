@@ -18,8 +18,4 @@ struct ValueRange {
 /// ScalarSteps. Integers have no range.
 std::vector<ValueRange> rangesOf(const ScalarSteps &steps, size_t operands);
 
-/// If step `step` computes -|x|, the number of the value x. Such a step multiplies x by a sign that is 1 where x is
-/// below 0 and -1 elsewhere; it is written in this way so that it has a gradient.
-std::optional<unsigned> minusMagnitudeOf(const ScalarSteps &steps, size_t operands, size_t step);
-
 } // namespace tcc::cuda

@@ -5,11 +5,6 @@
 
 namespace tcc::cuda {
 
-/// Whether the type is bf16 or f16.
-constexpr bool is16BitFloat(ElementType type) {
-  return facts(type).isFloat && facts(type).bytes == 2;
-}
-
 /// For each node, whether its value may stay unrounded. It may if everything that reads it is a store of its type, or a
 /// selection of its type that may stay unrounded itself.
 std::vector<bool> roundedWhenStored(const KernelInfo &form);

@@ -1,9 +1,7 @@
-#include "codegen/cuda/kernel/approximations.h"
-#include "codegen/cuda/kernel/ranges.h"
-#include "codegen/cuda/kernel/rounding.h"
+#include "ir/kernel_precision.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace tcc::cuda {
+namespace tcc {
 namespace {
 
 using Kind = KernelNode::Kind;
@@ -108,4 +106,48 @@ std::optional<SigmoidOfStep> sigmoidOf(const ScalarSteps &steps, size_t operands
   return SigmoidOfStep{x, isMirrored};
 }
 
-} // namespace tcc::cuda
+std::vector<bool> neededSteps(const ScalarSteps &steps, size_t operands,
+                              llvm::ArrayRef<std::optional<SigmoidOfStep>> sigmoids) {
+  std::vector<bool> needed(steps.steps.size());
+  auto need = [&](unsigned value) {
+    if (value >= operands)
+      needed[value - operands] = true;
+  };
+  need(steps.result);
+  for (size_t i = steps.steps.size(); i-- > 0;) {
+    if (!needed[i])
+      continue;
+    if (sigmoids[i])
+      need(sigmoids[i]->x);
+    else
+      for (unsigned k = 0; k < facts(steps.steps[i].opcode).operands; ++k)
+        need(steps.steps[i].operands[k]);
+  }
+  return needed;
+}
+
+std::optional<unsigned> minusMagnitudeOf(const ScalarSteps &steps, size_t operands, size_t step) {
+  auto stepOf = [&](unsigned value) { return value < operands ? nullptr : &steps.steps[value - operands]; };
+  auto isLiteral = [&](unsigned value, double number) {
+    const ScalarStep *literal = stepOf(value);
+    return literal && literal->opcode == Opcode::constant && facts(literal->type).isFloat &&
+           literal->literal.asFloat() == number;
+  };
+  const ScalarStep &product = steps.steps[step];
+  if (product.opcode != Opcode::mulF)
+    return std::nullopt;
+  for (unsigned i : {0u, 1u}) {
+    const unsigned x = product.operands[i];
+    const ScalarStep *sign = stepOf(product.operands[1 - i]);
+    if (!sign || sign->opcode != Opcode::select || !isLiteral(sign->operands[1], 1) ||
+        !isLiteral(sign->operands[2], -1))
+      continue;
+    const ScalarStep *isNegative = stepOf(sign->operands[0]);
+    if (isNegative && isNegative->opcode == Opcode::ltF && isNegative->operands[0] == x &&
+        isLiteral(isNegative->operands[1], 0))
+      return x;
+  }
+  return std::nullopt;
+}
+
+} // namespace tcc

@@ -1,12 +1,12 @@
-// Where values need no more than about 16 bits, so that the device's approximations, of a few instructions, stand for
-// functions that are right to the last place:
+// Where values need no more than about 16 bits, so that approximations of a few instructions stand for functions that
+// are right to the last place:
 //   - a sigmoid in a value that everything that reads it rounds to 16 bits (GELU and SiLU between casts);
 //   - e^(x - m), m the maximum of the row and x of 16 bits: in softmax and cross-entropy. The difference is rounded, so
 //     that its exponential has an error of |x - m| · 2^-24 of itself anyway; the approximation has about twice that.
 #pragma once
 #include "ir/kernel.h"
 
-namespace tcc::cuda {
+namespace tcc {
 
 /// For each node, whether it is a float computed in f32 that is rounded to 16 bits before anything uses it.
 std::vector<bool> readIn16Bits(const KernelInfo &form);
@@ -23,4 +23,12 @@ struct SigmoidOfStep {
 /// If step `step` computes a sigmoid. It is e^-|x|, or 1, times 1 / (1 + e^-|x|).
 std::optional<SigmoidOfStep> sigmoidOf(const ScalarSteps &steps, size_t operands, size_t step);
 
-} // namespace tcc::cuda
+/// For each step, whether the result needs it where these steps are computed as sigmoids of an earlier value.
+std::vector<bool> neededSteps(const ScalarSteps &steps, size_t operands,
+                              llvm::ArrayRef<std::optional<SigmoidOfStep>> sigmoids);
+
+/// If step `step` computes -|x|, the number of the value x. Such a step multiplies x by a sign that is 1 where x is
+/// below 0 and -1 elsewhere; it is written in this way so that it has a gradient.
+std::optional<unsigned> minusMagnitudeOf(const ScalarSteps &steps, size_t operands, size_t step);
+
+} // namespace tcc
