@@ -172,7 +172,7 @@ TEST(Switches, AreThePassesThatRunAndWhatElseIsOn) {
   flags.fastMath = true;
   flags.remat = Remat::block;
   std::vector<std::string> expected = {"-fno-match-attention", "-fno-join-matmuls", "--dtype=f32"};
-  if (runtime::hasTiles()) // where activations are stored in 16 bits
+  if (!runtime::requireCpuFeatures("avx512bf16")) // where activations are stored in 16 bits
     expected.insert(expected.end(), {"-fno-narrow-activations", "-fno-fuse-gelu"});
   expected.insert(expected.end(), {"-fno-pack-attention", "-fno-fuse-epilogues", "--remat=none",
                                    "-fno-schedule-collectives", "-fno-fuse-optimizer", "-fno-fast-math", "-O0"});

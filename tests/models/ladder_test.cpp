@@ -230,7 +230,7 @@ TEST(Ablation, HasARunWithoutEachSwitchThatIsOn) {
   options.storesMask = true;
   options.prefetches = false;
   std::vector<std::string> expected = {"-fno-match-attention", "-fno-join-matmuls", "--dtype=f32", "-fno-pad-shapes"};
-  if (runtime::hasTiles()) // where activations are stored in 16 bits
+  if (!runtime::requireCpuFeatures("avx512bf16")) // where activations are stored in 16 bits
     expected.insert(expected.end(), {"-fno-narrow-activations", "-fno-fuse-gelu"});
   expected.insert(expected.end(), {"-fno-pack-attention", "-fno-fuse-epilogues", "-fno-schedule-collectives",
                                    "-fno-fuse-optimizer", "--params=f32", "-O0"});
