@@ -227,12 +227,23 @@ int64_t parameterCount(const ModelConfig &config) {
   return count;
 }
 
+/// The values of matrices that tokens are multiplied with: rows of an embedding that is not the head are only read.
+static int64_t multipliedCount(const ModelConfig &config) {
+  int64_t count = 0;
+  for (const ParameterSpec &parameter : config.parameters()) {
+    const bool isEmbedding = parameter.name == "wte.weight" || parameter.name == "model.embed_tokens.weight";
+    if (parameter.shape.size() >= 2 && parameter.name != "wpe.weight" && (!isEmbedding || config.tied()))
+      count += parameter.elements();
+  }
+  return count;
+}
+
 double trainingFlopsPerToken(const ModelConfig &config, int64_t length) {
   const int64_t width = std::visit(Overload{[](const Gpt2Config &kind) { return kind.width; },
                                             [](const LlamaConfig &kind) { return kind.heads * kind.headSize; },
                                             [](const ModernConfig &kind) { return kind.width; }},
                                    config.kind); // of all heads
-  return 6.0 * double(parameterCount(config)) + 6.0 * double(config.layers()) * double(width) * double(length);
+  return 6.0 * double(multipliedCount(config)) + 6.0 * double(config.layers()) * double(width) * double(length);
 }
 
 } // namespace tcc::models

@@ -73,8 +73,9 @@ void writeConfig(const std::string &path, const ModelConfig &config);
 
 /// Number of trained values, N.
 int64_t parameterCount(const ModelConfig &config);
-/// What training on a token of a sequence of `length` computes in matmuls and attention: 6N + 6 · layers · width of
-/// the heads · length, the pairs that causal attention sees.
+/// What training on a token of a sequence of `length` computes in matmuls and attention: 6 times the values of the
+/// matrices that it is multiplied with, and 6 · layers · width of the heads · length, the pairs that causal attention
+/// sees. Optimizers are not counted.
 double trainingFlopsPerToken(const ModelConfig &config, int64_t length);
 
 } // namespace tcc::models

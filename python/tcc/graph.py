@@ -257,14 +257,17 @@ class Graph:
         return self.line("scatter_add", f"{base.name} at {index.name}, {rows.name} : {base.type}, {index.type}, "
                          f"{rows.type}", base.sizes, base.element)
 
-    def matmul(self, a: Value, b: Value, transposed_a: bool = False, transposed_b: bool = False) -> Value:
+    def matmul(self, a: Value, b: Value, transposed_a: bool = False, transposed_b: bool = False,
+               wide: bool = False) -> Value:
+        """`wide`: the sums stay f32, whatever is multiplied."""
         rows = a.sizes[-1] if transposed_a else a.sizes[-2]
         columns = b.sizes[-2] if transposed_b else b.sizes[-1]
         sizes = a.sizes[:-2] + (rows, columns)
         first = f"{a.name} transposed" if transposed_a else a.name
         second = f"{b.name} transposed" if transposed_b else b.name
-        return self.line("matmul", f"{first}, {second} : {a.type}, {b.type} -> {tensor_type(sizes, a.element)}", sizes,
-                         a.element)
+        element, made = ("f32", " {dtype = f32}") if wide and a.element != "f32" else (a.element, "")
+        return self.line("matmul", f"{first}, {second}{made} : {a.type}, {b.type} -> {tensor_type(sizes, element)}", sizes,
+                         element)
 
     def convolution(self, x: Value, weight: Value, bias: Value | None, sizes, steps, padding, dilations,
                     groups: int) -> Value:

@@ -155,8 +155,8 @@ std::string Product::name() const {
 
 void Product::run(const void *a, const void *b, void *c, const void *bias, void *scratch) const {
   auto runElement = [&](int64_t i, char *memory) {
-    Call call{leftOf(desc), rightOf(desc), const_cast<char *>(batchElement(c, desc, desc.c, i)),
-              nullptr,      memory,        threads, mayMirror && a == b};
+    Call call{leftOf(desc), rightOf(desc),      const_cast<char *>(batchElement(c, desc, desc.c, i)), nullptr, memory,
+              threads,      mayMirror && a == b};
     call.left.data = batchElement(a, desc, desc.a, i);
     call.right.data = batchElement(b, desc, desc.b, i);
     if (desc.bias) {

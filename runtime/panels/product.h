@@ -5,8 +5,8 @@
 //      while blocks of this one are multiplied, so that threads seldom wait for each other.
 //   3. Then each thread takes blocks: rows whose panels of A it packs into memory of its own, which stays in its
 //      second-level cache, times all columns of the chunk, or some of them for the last blocks; those of the same rows
-//      find their panels packed. Each right panel is in the first-level cache while it meets the block's left ones. Registers hold sums of 6 rows and 16 columns, with
-//      AVX-512 of 14 rows and 32 columns.
+//      find their panels packed. Each right panel is in the first-level cache while it meets the block's left ones.
+//      Registers hold sums of 6 rows and 16 columns, with AVX-512 of 14 rows and 32 columns.
 //   4. A block goes through the stretches one after another: the first sets C, later ones add to it. The sums of 16-bit
 //      results wait in scratch and are rounded once.
 // Matmuls of few rows, or of one column, read B where it lies instead. Of a matrix times its own transpose, which is

@@ -127,10 +127,11 @@ def measure_steps(arguments, limits, folder):
                       file=sys.stderr)
             rate = {side.name: sweep.median([done[side.name]["tokens_per_second"] for done in rounds]) for side in sides}
             ratios = {side.name: [done["tcc"]["tokens_per_second"] / done[side.name]["tokens_per_second"] for done in rounds] for side in sides[1:]}
-            of_products = sweep.median([done["tcc"]["of_products"] for done in rounds])
+            shares = [done["tcc"]["of_products"] for done in rounds if done["tcc"]["of_products"] is not None]
+            of_products = sweep.median(shares) if shares else None  # a share above 1 is left out of a run's figures
             rows.append({"step": step, "type": dtype, "batch": STEPS[step][1], "sequence": STEPS[step][2], "rounds": rounds,
                          "tokens_per_second": rate, "ratios": ratios, "of_products": of_products,
-                         "share": of_products * limits[dtype] / limits["bare"][dtype],
+                         "share": of_products and of_products * limits[dtype] / limits["bare"][dtype],
                          "resident": {side.name: max(done[side.name]["resident"] for done in rounds) for side in sides},
                          "planned": rounds[0]["tcc"]["planned"]})
     return rows
@@ -179,7 +180,7 @@ def tables(figures):
             ratios = row["ratios"].get(name)
             cells += [f"{row['tokens_per_second'][name]:.0f}", f"{sweep.median(ratios):.2f}", ", ".join(f"{x:.2f}" for x in ratios)] if ratios else ["", "", ""]
         resident = [f"{row['resident'][name] / 1e6:.0f}" for name in row["resident"]]
-        rows.append(cells + [f"{row['share']:.2f}", " for ".join(resident) + " MB"])
+        rows.append(cells + [f"{row['share']:.2f}" if row["share"] else "", " for ".join(resident) + " MB"])
     found = [("Training steps", head, rows)]
     if "products" in figures:
         products = figures["products"]

@@ -49,6 +49,14 @@ TEST(Gpt2Config, presetsHaveTheKnownNumberOfParameters) {
     EXPECT_EQ(errorOf([&] { checkConfig(modelPreset(name).value()); }), "") << name;
 }
 
+// Twelve layers of 12 · 768² in GPT-2, of 16 · 768² in Llama; a head, and no embedding that is read alone.
+TEST(Gpt2Config, operationsAreThoseOfMatricesThatAreMultiplied) {
+  const double square = 768.0 * 768, pairs = 6.0 * 12 * 768 * 256;
+  EXPECT_EQ(trainingFlopsPerToken(*modelPreset("gpt2"), 256), 6 * (12 * 12 * square + 50257.0 * 768) + pairs);
+  EXPECT_EQ(trainingFlopsPerToken(*modelPreset("llama-160m"), 256), 6 * (12 * 16 * square + 32000.0 * 768) + pairs);
+  EXPECT_EQ(trainingFlopsPerToken(*modelPreset("modern-124m"), 256), 6 * (12 * 12 * square + 50304.0 * 768) + pairs);
+}
+
 TEST(Gpt2Config, listsParametersAsHuggingFaceDoes) {
   std::vector<ParameterSpec> list = gpt2Parameters(*gpt2Preset("baby"));
   ASSERT_EQ(list.size(), 4u + 12 * 4);

@@ -176,12 +176,12 @@ _sum(["rsub.Scalar", "rsub.Tensor"], "sub", swapped=True)
 def mul(c, out, a, b):
     if c.element(out.dtype) == "i1":
         return logical(c, out, a, b, "and")
-    return c.g.binary("mul", *c.pair(a, b, out))
+    return c.scaled("mul", a, b, out)
 
 
 @lower("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def div(c, out, a, b):
-    return c.g.binary("div", *c.pair(a, b, out))
+    return c.scaled("div", a, b, out)
 
 
 @lower("div.Tensor_mode", "div.Scalar_mode")

@@ -100,6 +100,14 @@ class Lowering:
         sizes, own = self.kind(fake)
         return self.tensor(a, element or own, sizes), self.tensor(b, element or own, sizes)
 
+    def scaled(self, op: str, a, b, fake) -> Value:
+        """A product or quotient. torch computes one of 16 bits with a number that 16 bits do not hold in f32; the number of
+        a sum it rounds to 16 bits."""
+        loses = fake.dtype in (torch.bfloat16, torch.float16) and any(
+            not isinstance(x, (Value, bool)) and torch.tensor(x, dtype=fake.dtype).item() != x for x in (a, b))
+        a, b = self.pair(a, b, fake, "f32" if loses else None)
+        return self.cast(self.g.binary(op, a, b), self.element(fake.dtype))
+
     def common(self, a, b) -> str:
         """The type in which a comparison compares, by torch's rules of promotion."""
         def sample(x):

@@ -147,7 +147,7 @@ class Muon(Rule):
         x = x / norm.clamp(min=group["eps"])
         for _ in range(group["ns_steps"]):
             gram = x @ x.t()
-            x = x * a + (gram * b + (gram @ gram) * c) @ x
+            x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
         x = x.t() if tall else x
         share = _adjust_lr(1.0, group["adjust_lr_fn"], parameter.shape)
         parameter = parameter - parameter * (numbers[0] * group["weight_decay"])

@@ -17,10 +17,10 @@ def product(c, out, a, b):
     return multiply(c, out, a, b)
 
 
-def multiply(c: Lowering, out, a: Value, b: Value) -> Value:
+def multiply(c: Lowering, out, a: Value, b: Value, wide: bool = False) -> Value:
     element = c.element(out.dtype)
     a, b = c.cast(a, element), c.cast(b, element)
-    return c.g.matmul(a, b) if out.dtype.is_floating_point else integer_product(c, a, b)
+    return c.g.matmul(a, b, wide=wide) if out.dtype.is_floating_point else integer_product(c, a, b)
 
 
 def integer_product(c: Lowering, a: Value, b: Value) -> Value:
@@ -38,15 +38,16 @@ def integer_product(c: Lowering, a: Value, b: Value) -> Value:
 
 @lower("addmm.default", "baddbmm.default")
 def add_product(c, out, addend, a, b, beta=1, alpha=1):
-    g, made = c.g, multiply(c, out, a, b)
+    scales = alpha != 1 or beta not in (0, 1)  # which torch does before it rounds
+    g, made = c.g, multiply(c, out, a, b, wide=scales)
     if alpha != 1:
         made = g.binary("mul", made, c.like(alpha, made))
-    if beta == 0:
-        return made
-    addend = c.to_kind(addend, out)
-    if beta != 1:
-        addend = g.binary("mul", addend, c.like(beta, addend))
-    return g.binary("add", made, addend)
+    if beta != 0:
+        addend = c.tensor(addend, made.element, made.sizes)
+        if beta != 1:
+            addend = g.binary("mul", addend, c.like(beta, addend))
+        made = g.binary("add", made, addend)
+    return c.cast(made, c.element(out.dtype))
 
 
 @lower("mv.default")
