@@ -5,7 +5,6 @@ set -euo pipefail
 source=$1 folder=$2 compiler=$3 mlir=$4
 cmake -S "$source" -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DTCC_UNITY=OFF \
   -DCMAKE_CXX_COMPILER="$compiler" -DMLIR_DIR="$mlir" >/dev/null
-cmake --build "$folder" -j "$(nproc)" --target bin/tcc bin/train_gpt -- -k 0 | grep -v '^\[' || true
-# Whether all is built: nothing is left to do.
-cmake --build "$folder" --target bin/tcc bin/train_gpt -- -n | grep -qx 'ninja: no work to do.'
+# The status is the build's, which goes on after a file that does not compile; its progress is left out.
+cmake --build "$folder" -j "$(nproc)" --target bin/tcc bin/train_gpt -- -k 0 | { grep -v '^\[' || true; }
 rm -rf "$folder"
