@@ -92,8 +92,7 @@ std::optional<KernelInfo> withRoundingsMoved(const KernelInfo &form, unsigned va
     for (unsigned &operand : moved.nodes.back().operands)
       operand = read[operand];
     stored.push_back(static_cast<unsigned>(moved.nodes.size() - 1));
-    if (const bool isRounded = old.type == ElementType::bf16 || old.type == ElementType::f16;
-        isRounded && isRead[number] && old.kind == KernelNode::Kind::compute) {
+    if (is16BitFloat(old.type) && isRead[number] && old.kind == KernelNode::Kind::compute) {
       // By 0.75 to 1.5 ulps, so that rounding gives a neighbour.
       const double part = 1.5 * roundingOf(static_cast<DType>(old.type));
       KernelNode node;

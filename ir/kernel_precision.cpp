@@ -127,24 +127,17 @@ std::vector<bool> neededSteps(const ScalarSteps &steps, size_t operands,
 }
 
 std::optional<unsigned> minusMagnitudeOf(const ScalarSteps &steps, size_t operands, size_t step) {
-  auto stepOf = [&](unsigned value) { return value < operands ? nullptr : &steps.steps[value - operands]; };
-  auto isLiteral = [&](unsigned value, double number) {
-    const ScalarStep *literal = stepOf(value);
-    return literal && literal->opcode == Opcode::constant && facts(literal->type).isFloat &&
-           literal->literal.asFloat() == number;
-  };
+  const Steps in{steps, operands};
   const ScalarStep &product = steps.steps[step];
   if (product.opcode != Opcode::mulF)
     return std::nullopt;
   for (unsigned i : {0u, 1u}) {
     const unsigned x = product.operands[i];
-    const ScalarStep *sign = stepOf(product.operands[1 - i]);
-    if (!sign || sign->opcode != Opcode::select || !isLiteral(sign->operands[1], 1) ||
-        !isLiteral(sign->operands[2], -1))
+    const ScalarStep *sign = in.with(product.operands[1 - i], Opcode::select);
+    if (!sign || !in.isLiteral(sign->operands[1], 1) || !in.isLiteral(sign->operands[2], -1))
       continue;
-    const ScalarStep *isNegative = stepOf(sign->operands[0]);
-    if (isNegative && isNegative->opcode == Opcode::ltF && isNegative->operands[0] == x &&
-        isLiteral(isNegative->operands[1], 0))
+    const ScalarStep *isNegative = in.with(sign->operands[0], Opcode::ltF);
+    if (isNegative && isNegative->operands[0] == x && in.isLiteral(isNegative->operands[1], 0))
       return x;
   }
   return std::nullopt;

@@ -209,10 +209,10 @@ class Muon:
         from torch.optim import _muon
         if not narrow:
             _muon._zeropower_via_newtonschulz = orthogonal
-        isolated = [name for name in weights if weights[name].dim() == 2 and not any(part in name for part in ("wte", "lm_head", "embed"))]
-        self.parts = [torch.optim.Muon([weights[name] for name in isolated], lr=3e-4, weight_decay=0.1, momentum=0.95,
+        hidden = [name for name in weights if weights[name].dim() == 2 and not any(part in name for part in ("wte", "lm_head", "embed"))]
+        self.parts = [torch.optim.Muon([weights[name] for name in hidden], lr=3e-4, weight_decay=0.1, momentum=0.95,
                                        adjust_lr_fn="match_rms_adamw"),
-                      rest_of({name: weight for name, weight in weights.items() if name not in isolated})]
+                      rest_of({name: weight for name, weight in weights.items() if name not in hidden})]
 
     def zero_grad(self, set_to_none):
         for part in self.parts:
