@@ -103,6 +103,7 @@ public:
                                                   int) const override {
     EmitOptions made;
     made.tf32 = options.tf32;
+    made.steady = options.steady;
     if (!architecture.empty())
       made.architecture = architecture.str();
     return std::unique_ptr<Target>(std::make_unique<CudaTarget>(std::move(made)));

@@ -110,7 +110,7 @@ llvm::SmallVector<uint32_t> modulesOf(llvm::ArrayRef<KernelSource> kernels) {
   return modules;
 }
 
-std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels) {
+std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels, bool steady) {
   std::vector<ModuleText> modules;
   for (auto [source, number] : llvm::zip_equal(kernels, modulesOf(kernels))) {
     if (number == modules.size())
@@ -123,13 +123,13 @@ std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels) {
     }
     // Recomputed and stored values are equal only if nothing but the text says where there is one rounding.
     module.options = {"--fmad=false"};
-    module.text += (module.text.empty() ? "" : "\n") + kernelText(std::get<FormKernel>(source));
+    module.text += (module.text.empty() ? "" : "\n") + kernelText(std::get<FormKernel>(source), steady);
   }
   return modules;
 }
 
 runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
-                                                           const std::string &architecture, CodeKind kind,
+                                                           const EmitOptions &options, CodeKind kind,
                                                            const FileCache &cache, std::string &notes) {
   for (const KernelSource &source : kernels)
     if (const auto *kernel = std::get_if<FormKernel>(&source))
@@ -139,11 +139,11 @@ runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<Kernel
     return std::vector<std::string>();
   try {
     Nvrtc nvrtc = Nvrtc::open();
-    if (!nvrtc.supports(architecture))
-      return runtime::Error(nvrtc.unknown(architecture));
+    if (!nvrtc.supports(options.architecture))
+      return runtime::Error(nvrtc.unknown(options.architecture));
     Compilation compilation(nvrtc, kind, cache);
-    for (auto [number, module] : llvm::enumerate(moduleTexts(kernels)))
-      compilation.add(requestFor(module, number, architecture));
+    for (auto [number, module] : llvm::enumerate(moduleTexts(kernels, options.steady)))
+      compilation.add(requestFor(module, number, options.architecture));
     if (std::string log = compilation.run(); !log.empty())
       return runtime::Error(std::move(log));
     notes = compilation.notes();

@@ -1,6 +1,7 @@
 // Gathers kernels in modules, the texts that NVRTC compiles at once, and compiles those.
 #pragma once
 #include "codegen/cuda/device/device_text.h"
+#include "codegen/cuda/target.h"
 #include "codegen/file_cache.h"
 #include "codegen/kernel_source.h"
 #include "runtime/error.h"
@@ -23,7 +24,8 @@ struct ModuleText {
 /// one; there are several modules, so that two cores have work. A kernel that is text has its own module, since its
 /// text defines constants.
 llvm::SmallVector<uint32_t> modulesOf(llvm::ArrayRef<KernelSource> kernels);
-std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels);
+/// `steady` is kernelText()'s.
+std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels, bool steady = false);
 
 enum class CodeKind : uint8_t { cubin, ptx };
 
@@ -31,7 +33,7 @@ enum class CodeKind : uint8_t { cubin, ptx };
 /// `notes` says in a few words how much of it did. Errors: a kernel has no text; NVRTC cannot be opened or does not
 /// know the architecture; NVRTC refuses a text (the message is its log).
 runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
-                                                           const std::string &architecture, CodeKind kind,
+                                                           const EmitOptions &options, CodeKind kind,
                                                            const FileCache &cache, std::string &notes);
 
 } // namespace tcc::cuda

@@ -248,24 +248,24 @@ std::string CudaTarget::remarkOn(Operation *op) const {
 
 runtime::Expected<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> kernels) const {
   const bool isVirtual = StringRef(options.architecture).starts_with("compute_");
-  return compileModules(kernels, options.architecture, isVirtual ? CodeKind::ptx : CodeKind::cubin, codeCache, notes);
+  return compileModules(kernels, options, isVirtual ? CodeKind::ptx : CodeKind::cubin, codeCache, notes);
 }
 
 runtime::Expected<std::vector<std::string>> CudaTarget::emitAs(StringRef emission,
                                                                ArrayRef<KernelSource> kernels) const {
   std::vector<std::string> texts;
   if (emission == "cuda") {
-    for (ModuleText &module : moduleTexts(kernels))
+    for (ModuleText &module : moduleTexts(kernels, options.steady))
       texts.push_back(std::move(module.text));
     return texts;
   }
   if (emission == "ptx")
-    return compileModules(kernels, options.architecture, CodeKind::ptx, codeCache, notes);
+    return compileModules(kernels, options, CodeKind::ptx, codeCache, notes);
   if (emission != "cubin")
     return Target::emitAs(emission, kernels);
   if (StringRef(options.architecture).starts_with("compute_"))
     return runtime::Error("-emit=cubin for " + options.architecture + ", which is no GPU's; -emit=ptx prints its code");
-  return compileModules(kernels, options.architecture, CodeKind::cubin, codeCache, notes);
+  return compileModules(kernels, options, CodeKind::cubin, codeCache, notes);
 }
 
 runtime::Expected<std::vector<KernelUse>> CudaTarget::usesOf(ArrayRef<std::string> code) const {
@@ -291,7 +291,7 @@ StatedLimits CudaTarget::statedLimits() const {
 /// NVRTC is part of the key: which one compiles the text depends on the machine.
 runtime::Expected<std::string> CudaTarget::codeKey() const {
   try {
-    return "target " + codeName() + (options.tf32 ? "\ntf32" : "") + "\nnvrtc " +
+    return "target " + codeName() + (options.tf32 ? "\ntf32" : "") + (options.steady ? "\nsteady" : "") + "\nnvrtc " +
            runtime::cuda::Nvrtc::open().identity() + "\n";
   } catch (const runtime::CudaError &missing) {
     return runtime::Error(missing.what());

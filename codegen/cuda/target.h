@@ -7,6 +7,7 @@ namespace tcc::cuda {
 struct EmitOptions {
   std::string architecture = "sm_90a"; // sm_80, sm_90a, sm_100a; compute_90 for PTX
   bool tf32 = false;                   // whether f32 operands of matmuls are rounded to TF32, from sm_80 on
+  bool steady = false;                 // whether a value must have the same bits in every program that computes it
 };
 
 /// The numbers that passes read for a GPU. Sums are cut into many parts, so that all multiprocessors have work. A

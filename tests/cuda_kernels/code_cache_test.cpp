@@ -37,7 +37,7 @@ protected:
   compile(const std::vector<KernelSource> &kernels, const std::string &architecture, CodeKind kind = CodeKind::cubin) {
     std::string notes;
     const uint64_t before = counters().compilations;
-    auto codes = compileModules(kernels, architecture, kind, cache, notes);
+    auto codes = compileModules(kernels, {.architecture = architecture}, kind, cache, notes);
     EXPECT_TRUE(codes) << codes.error().message();
     return {counters().compilations - before, codes ? std::move(*codes) : std::vector<std::string>()};
   }
@@ -75,6 +75,7 @@ TEST_F(CodeCacheTest, ATargetsKeyNamesArchitectureAndCompiler) {
   ASSERT_TRUE(known) << known.error().message();
   EXPECT_EQ(*key("sm_90a"), *known);
   EXPECT_NE(*key("sm_80"), *known);
+  EXPECT_NE(*CudaTarget({.architecture = "sm_90a", .steady = true}).codeKey(), *known);
   EXPECT_NE(known->find(runtime::cuda::Nvrtc::open().identity()), std::string::npos) << *known;
 }
 
@@ -82,7 +83,8 @@ TEST_F(CodeCacheTest, AFullOrForbiddenFolderIsNoError) {
   std::ofstream(base) << "a file where the folder should be";
   EXPECT_EQ(compile({kernel("first")}, "sm_90a").first, 1u);
   std::string notes;
-  ASSERT_TRUE(compileModules(std::vector<KernelSource>{kernel("first")}, "sm_90a", CodeKind::cubin, cache, notes));
+  ASSERT_TRUE(compileModules(std::vector<KernelSource>{kernel("first")}, {.architecture = "sm_90a"}, CodeKind::cubin,
+                             cache, notes));
   EXPECT_NE(notes.find("which takes no more"), std::string::npos) << notes;
 }
 

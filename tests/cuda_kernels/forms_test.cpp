@@ -129,6 +129,9 @@ TEST(CudaForms, aSigmoidThatIsRoundedTo16BitsIsApproximated) {
     const std::string text = cuda::kernelText(kernel->source);
     EXPECT_GT(countOf(text, "near_sigmoid_f32("), 0u) << text;
     EXPECT_EQ(countOf(text, "exp_f32("), 0u) << text;
+    const std::string steady = cuda::kernelText(kernel->source, true);
+    EXPECT_EQ(countOf(steady, "near_"), 0u) << steady;
+    EXPECT_GT(countOf(steady, "exp_f32("), 0u) << steady;
     kernel->inputs[0].data = manyNumbers(0);
     kernel->inputs[0].data.resize(count);
     for (int noise : {0, 2}) {
@@ -166,6 +169,9 @@ TEST(CudaForms, anExponentialBelowTheMaximumIsApproximated) {
     const bool isNarrow = type != std::string("f32");
     EXPECT_EQ(countOf(text, "near_exp_f32(") > 0, isNarrow) << text;
     EXPECT_EQ(countOf(text, "= exp_f32(") > 0, !isNarrow) << text;
+    const std::string steady = cuda::kernelText(kernel->source, true);
+    EXPECT_EQ(countOf(steady, "near_"), 0u) << steady;
+    EXPECT_GT(countOf(steady, "= exp_f32("), 0u) << steady;
     std::vector<double> &data = kernel->inputs[0].data;
     for (double &number : data)
       number *= 16; // from -32 to 32, in steps of 16 bits as before

@@ -45,10 +45,10 @@ static std::vector<std::string> headComment(const FormKernel &source, const Kern
   return lines;
 }
 
-KernelBody::KernelBody(const FormKernel &source, KernelCalling calling)
+KernelBody::KernelBody(const FormKernel &source, KernelCalling calling, bool steady)
     : source(source), form(source.form), calling(calling), stages(kernelStages(form)), division(divide(form)),
       values(columnValues(form, stages, division)), staged(stagedLoads(form, division)),
-      unrounded(roundedWhenStored(form)), narrow(readIn16Bits(form)) {}
+      unrounded(roundedWhenStored(form)), steady(steady), narrow(readIn16Bits(form)) {}
 
 std::string KernelBody::text() {
   writeHead();
@@ -472,7 +472,7 @@ std::string KernelBody::computeText(const KernelNode &node, unsigned id) {
   const std::vector<ValueRange> ranges = rangesOf(node.steps, count);
   auto isOne = [&](unsigned value) { return ranges[value].low == 1 && ranges[value].high == 1; };
   std::vector<std::optional<SigmoidOfStep>> sigmoids(node.steps.steps.size());
-  for (size_t i = 0; narrow[id] && i < sigmoids.size(); ++i)
+  for (size_t i = 0; !steady && narrow[id] && i < sigmoids.size(); ++i)
     sigmoids[i] = sigmoidOf(node.steps, count, i);
   const std::vector<bool> needed = neededSteps(node.steps, count, sigmoids);
   for (auto [i, step] : llvm::enumerate(node.steps.steps)) {
@@ -490,7 +490,7 @@ std::string KernelBody::computeText(const KernelNode &node, unsigned id) {
       text = "0.0f - abs_f32(" + values[*x].text + ")";
     else if (step.opcode == Opcode::divF && isOne(step.operands[0]) && ranges[step.operands[1]].hasPlainReciprocal())
       text = "reciprocal_f32(" + operands[1].text + ")";
-    else if (isExpBelowMaximum(form, id))
+    else if (!steady && isExpBelowMaximum(form, id))
       text = "near_exp_f32(" + operands[0].text + ")";
     else
       text = stepText(step, operands);

@@ -21,7 +21,7 @@ namespace tcc::cuda {
 
 class KernelBody {
 public:
-  KernelBody(const FormKernel &source, KernelCalling calling);
+  KernelBody(const FormKernel &source, KernelCalling calling, bool steady);
   virtual ~KernelBody() = default;
   std::string text();
 
@@ -34,6 +34,7 @@ protected:
   ColumnValues values;
   StagedLoads staged;
   std::vector<bool> unrounded; // nodes that only their stores round (rounding.h)
+  bool steady;                 // whether nothing is approximated (text.h)
   std::vector<bool> narrow;    // nodes that are read in 16 bits (ir/kernel_precision.h)
   Writer w;
 

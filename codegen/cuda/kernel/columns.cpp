@@ -25,8 +25,8 @@ class Columns : public KernelBody {
 
 } // namespace
 
-std::string columnsText(const FormKernel &source, KernelCalling calling) {
-  return Columns(source, calling).text();
+std::string columnsText(const FormKernel &source, KernelCalling calling, bool steady) {
+  return Columns(source, calling, steady).text();
 }
 
 } // namespace tcc::cuda

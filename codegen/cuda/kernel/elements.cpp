@@ -84,8 +84,8 @@ class Elements : public KernelBody {
 
 } // namespace
 
-std::string elementsText(const FormKernel &source, KernelCalling calling) {
-  return Elements(source, calling).text();
+std::string elementsText(const FormKernel &source, KernelCalling calling, bool steady) {
+  return Elements(source, calling, steady).text();
 }
 
 } // namespace tcc::cuda

@@ -85,8 +85,8 @@ class Rows : public KernelBody {
 
 } // namespace
 
-std::string rowsText(const FormKernel &source, KernelCalling calling) {
-  return Rows(source, calling).text();
+std::string rowsText(const FormKernel &source, KernelCalling calling, bool steady) {
+  return Rows(source, calling, steady).text();
 }
 
 } // namespace tcc::cuda

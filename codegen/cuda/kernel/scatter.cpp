@@ -15,8 +15,8 @@ namespace {
 
 class Scatter : public KernelBody {
 public:
-  Scatter(const FormKernel &source, KernelCalling calling)
-      : KernelBody(source, calling), store(form.stores[0]), type(form.results[0].type) {}
+  Scatter(const FormKernel &source, KernelCalling calling, bool steady)
+      : KernelBody(source, calling, steady), store(form.stores[0]), type(form.results[0].type) {}
 
 private:
   static constexpr int batches = 8; // of the rows that are looked at together
@@ -140,8 +140,8 @@ private:
 
 } // namespace
 
-std::string scatterText(const FormKernel &source, KernelCalling calling) {
-  return Scatter(source, calling).text();
+std::string scatterText(const FormKernel &source, KernelCalling calling, bool steady) {
+  return Scatter(source, calling, steady).text();
 }
 
 } // namespace tcc::cuda

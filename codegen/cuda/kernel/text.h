@@ -11,6 +11,9 @@ namespace tcc::cuda {
 /// tensors are pointers to the arguments and then to the results; for KernelShape::segments the number of elements
 /// follows, as int. The parameter of a joined call is the table (launch.h); for KernelShape::segments the number of its
 /// entries and the largest power of two below that (at least 1) follow, as int. refusal(source.form) must be empty.
-std::string kernelText(const FormKernel &source);
+///
+/// What is approximated (ir/kernel_precision.h) follows what else the kernel computes. If `steady`, nothing is, so that
+/// a value has the same bits in every kernel that computes it.
+std::string kernelText(const FormKernel &source, bool steady = false);
 
 } // namespace tcc::cuda
