@@ -200,34 +200,53 @@ struct Sums {
   const float *bias; // or null
 };
 
-/// Multiplies `rows` rows of the left panel with the first `vectors` vectors of the right panel's columns.
+/// What is prefetched to the second-level cache while a block of registers is multiplied.
+struct Ahead {
+  const float *from = nullptr;
+  int64_t lines = 0; // of 64 bytes
+};
+
+/// Adds the products of one float of depth of each line.
 template <int64_t rows, int64_t vectors>
-TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left, const float *right, int64_t depth,
-                                                              const Sums &sums) {
-  Vector sum[rows][vectors];
+TCC_INLINE void addProducts(const float *left, const float *right, Vector (&sum)[rows][vectors]) {
+  Vector columns[vectors];
+#pragma GCC unroll 2
+  for (int64_t j = 0; j < vectors; ++j)
+    columns[j] = load(right + j * lanes);
 #pragma GCC unroll 16
   for (int64_t i = 0; i < rows; ++i) {
+    const Vector x = broadcast(left + i);
+#pragma GCC unroll 2
+    for (int64_t j = 0; j < vectors; ++j)
+      sum[i][j] = multiplyPacked(x, columns[j], sum[i][j]);
+  }
+}
+
+/// Multiplies `rows` rows of the left panel with the first `vectors` vectors of the right panel's columns. Prefetches
+/// are spread over the depth: a CPU waits when too many lines are on their way.
+template <int64_t rows, int64_t vectors>
+TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left, const float *right, int64_t depth,
+                                                              const Sums &sums, Ahead ahead) {
+  Vector sum[rows][vectors];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < rows; ++i)
 #pragma GCC unroll 2
     for (int64_t j = 0; j < vectors; ++j)
       sum[i][j] = Vector{};
-    // The sums come from memory while the panels are multiplied.
-    __builtin_prefetch(sums.to + i * sums.stride, 1, 3);
-    __builtin_prefetch(sums.to + i * sums.stride + vectors * lanes - 1, 1, 3);
+  const int64_t part = depth / (rows + 2), linesOfPart = ceilDiv(ahead.lines, rows);
+  const float *row = sums.to, *end = ahead.from + ahead.lines * 16;
+  for (int64_t i = 0; i < rows; ++i, row += sums.stride) {
+    __builtin_prefetch(row, 1, 3);
+    __builtin_prefetch(row + vectors * lanes - 1, 1, 3);
+    for (int64_t line = 0; line < linesOfPart && ahead.from < end; ++line, ahead.from += 16)
+      __builtin_prefetch(ahead.from, 0, 2);
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < part; ++k, left += blockRows, right += blockColumns)
+      addProducts(left, right, sum);
   }
 #pragma GCC unroll 4
-  for (int64_t k = 0; k < depth; ++k, left += blockRows, right += blockColumns) {
-    Vector columns[vectors];
-#pragma GCC unroll 2
-    for (int64_t j = 0; j < vectors; ++j)
-      columns[j] = load(right + j * lanes);
-#pragma GCC unroll 16
-    for (int64_t i = 0; i < rows; ++i) {
-      const Vector x = broadcast(left + i);
-#pragma GCC unroll 2
-      for (int64_t j = 0; j < vectors; ++j)
-        sum[i][j] = multiplyPacked(x, columns[j], sum[i][j]);
-    }
-  }
+  for (int64_t k = rows * part; k < depth; ++k, left += blockRows, right += blockColumns)
+    addProducts(left, right, sum);
 #pragma GCC unroll 16
   for (int64_t i = 0; i < rows; ++i)
 #pragma GCC unroll 2
@@ -243,11 +262,12 @@ TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left,
 }
 
 template <int64_t vectors>
-void multiplyRows(int64_t rows, const float *left, const float *right, int64_t depth, const Sums &sums) {
+void multiplyRows(int64_t rows, const float *left, const float *right, int64_t depth, const Sums &sums,
+                  const Ahead &ahead) {
   static constexpr auto ofRows = []<int64_t... i>(std::integer_sequence<int64_t, i...>) {
     return std::array{multiplyPanels<i + 1, vectors>...};
   }(std::make_integer_sequence<int64_t, blockRows>());
-  ofRows[static_cast<size_t>(rows - 1)](left, right, depth, sums);
+  ofRows[static_cast<size_t>(rows - 1)](left, right, depth, sums, ahead);
 }
 
 /// C = or += the sums, rounded to C's type.
@@ -287,15 +307,13 @@ void multiplyInto(const Block &block) {
           sums.stride = results.stride;
           sums.adds = results.accumulate;
         }
-      if (column + blockColumns <
-          block.columns) { // prefetches a share of the next right panel to the second-level cache
-        const int64_t floats = block.depth * blockColumns;
-        const int64_t share = ceilDiv(ceilDiv(floats * blockRows, block.rows), 16) * 16,
-                      begin = row / blockRows * share;
-        for (int64_t at = begin; at < std::min(begin + share, floats); at += 16)
-          __builtin_prefetch(right + block.right.stride + at, 0, 2);
+      Ahead ahead; // a share of the next right panel
+      if (column + blockColumns < block.columns) {
+        const int64_t panel = ceilDiv(block.depth * blockColumns, 16), share = ceilDiv(panel * blockRows, block.rows);
+        const int64_t begin = row / blockRows * share;
+        ahead = {right + block.right.stride + begin * 16, std::clamp<int64_t>(panel - begin, 0, share)};
       }
-      (columns <= lanes ? multiplyRows<1> : multiplyRows<2>)(rows, left, right, block.depth, sums);
+      (columns <= lanes ? multiplyRows<1> : multiplyRows<2>)(rows, left, right, block.depth, sums, ahead);
       if (results.isLast && static_cast<void *>(sums.to) != c)
         finish(sums.to, sums.stride, rows, columns, c, results);
     }
