@@ -31,12 +31,20 @@ struct Results {
   bool isBegun = false, isLast = true; // whether sums are added to, and whether C is written
 };
 
+/// Memory that will be packed after a block, which is brought near while the block is multiplied: `rows` pieces of
+/// `bytes` bytes, `stride` bytes apart.
+struct Upcoming {
+  const char *data = nullptr;
+  int64_t rows = 0, bytes = 0, stride = 0;
+};
+
 /// A block of C: the rows of some left panels times the columns of some right panels.
 struct Block {
   Panels left, right; // from the block's first panels on
   int64_t rows = 0, columns = 0;
   int64_t depth = 0; // of the panels, in floats
   Results results;
+  Upcoming upcoming;
 };
 
 /// Some columns of a matmul of few rows.

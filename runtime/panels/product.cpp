@@ -7,16 +7,18 @@
 namespace tcc::runtime::panels {
 namespace {
 
-// A right panel of a stretch (24 KB) leaves the first-level cache room for a left one; a block's left panels (144 KB)
-// fit a second-level one, a chunk's right panels of a stretch (2.4 MB) a third-level one.
-constexpr int64_t longestStretch = 384, blockPanels = 16, chunkLines = 1536;
-constexpr int64_t workerBytes = int64_t{1} << 20; // about, of a worker's left panels for several stretches
-constexpr int64_t packedBytes = int64_t{4} << 20; // of the right panels of a round: as many stretches as have room
-constexpr int64_t fewBytes = int64_t{256} << 10;  // about, of B that a task with few rows reads
-constexpr int64_t packedPanels = 16;              // by one task
-constexpr int64_t taskFlops = int64_t{12} << 20;  // about, of a multiplication's task and stretch, …
-constexpr int64_t leastTasks = 8;                 // but of one thread's tasks no fewer than this
-constexpr int64_t leastShared = int64_t{1} << 19; // flops: below, waking a second thread takes longer
+// A right panel of a stretch (24 or 48 KB) leaves the first-level cache room for a left one. A block's left panels
+// leave half of a second-level cache of 512 KB, or more of a larger one, for what is packed next. A chunk's right
+// panels of a stretch (2.4 MB) fit a third-level one.
+constexpr int64_t longestStretch = 384, chunkLines = 1536, mostBlockPanels = 16;
+constexpr int64_t blockBytes = int64_t{176} << 10; // about, of a block's left panels
+constexpr int64_t workerBytes = int64_t{1} << 20;  // about, of a worker's left panels for several stretches
+constexpr int64_t packedBytes = int64_t{4} << 20;  // of the right panels of a round: as many stretches as have room
+constexpr int64_t fewBytes = int64_t{256} << 10;   // about, of B that a task with few rows reads
+constexpr int64_t packedPanels = 16;               // by one task
+constexpr int64_t taskFlops = int64_t{12} << 20;   // about, of a multiplication's task and stretch, …
+constexpr int64_t leastTasks = 8;                  // but of one thread's tasks no fewer than this
+constexpr int64_t leastShared = int64_t{1} << 19;  // flops: below, waking a second thread takes longer
 
 int64_t alignedBytes(int64_t floats) {
   return ceilDiv(floats * static_cast<int64_t>(sizeof(float)), 64) * 64;
@@ -47,6 +49,14 @@ void copyTransposed(const T *from, T *to, int64_t stride, int64_t rows, int64_t 
     }
 }
 
+Upcoming memoryOf(const ProductOperand &operand) {
+  const int64_t size = byteSize(operand.dtype);
+  const auto *data = static_cast<const char *>(operand.data);
+  if (operand.depthStride == 1)
+    return {data, operand.lines, operand.depth * size, operand.lineStride * size};
+  return {data, operand.lines > 0 ? operand.depth : 0, operand.lines * size, operand.depthStride * size};
+}
+
 } // namespace
 
 /// One matmul of a batch.
@@ -62,6 +72,17 @@ struct Product::Call {
 /// A part of C, and as many stretches of depth from number `stretch` on.
 struct Product::Chunk {
   int64_t row, rows, column, columns, stretch, stretches;
+};
+
+/// A task by its kind: packing number `number` of a round, or block number `number`.
+struct Product::Task {
+  bool packs;
+  int64_t round, number;
+};
+
+/// A block within a chunk.
+struct Product::Place {
+  int64_t row, column, columns;
 };
 
 /// What the threads of one matmul have done, by which they wait for each other. It lies in scratch.
@@ -113,6 +134,8 @@ void Product::cut() {
   const bool keepsSums = desc.c.dtype != DType::f32 && stretch < desc.k;
   chunkRows = keepsSums ? evenPiece(desc.m, chunkLines, kernel->rows) : ceilDiv(desc.m, kernel->rows) * kernel->rows;
   chunkColumns = evenPiece(desc.n, chunkLines, kernel->columns);
+  const int64_t panelBytes = panelStride(kernel->rows) * static_cast<int64_t>(sizeof(float));
+  const int64_t blockPanels = std::min(mostBlockPanels, std::max<int64_t>(1, blockBytes / panelBytes));
   taskRows = evenPiece(chunkRows, blockPanels * kernel->rows, kernel->rows);
   auto bytesOf = [&](int64_t lines, int64_t width) { return alignedBytes(lines / width * panelStride(width)); };
   leftBytes = bytesOf(taskRows, kernel->rows);
@@ -127,6 +150,7 @@ void Product::cut() {
   leftStretches = blocks.ofColumns > 1 ? std::clamp<int64_t>(workerBytes / leftBytes, 1, stretches) : 1;
   packTasks = ceilDiv(chunkColumns / kernel->columns, packedPanels) * stretches;
   slots = packers > 1 && packOf(rounds - 1) > 0 ? 2 : 1;
+  earlyBlocks = slots > 1 ? std::min(packers, blocks.tasks) : blocks.tasks;
   rightAt = packers * leftStretches * leftBytes;
   sumsAt = rightAt + slots * stretches * rightBytes;
   progressAt = sumsAt + (keepsSums ? alignedBytes(chunkRows * chunkColumns) : 0);
@@ -181,26 +205,32 @@ void Product::runOne(const Call &call) const {
   auto *memory = call.scratch + progressAt;
   auto *done = new (memory + sizeof(Progress)) std::atomic<int64_t>[static_cast<size_t>(blocks.tasks)]();
   Progress &progress = *new (memory) Progress(done);
-  const int64_t early = slots > 1 ? std::min(packers, blocks.tasks) : blocks.tasks; // blocks before the packing
-  const int64_t each = blocks.tasks + packTasks;
   std::atomic<int64_t> next = 0;
   parallelRun(packers, [&](int64_t thread) {
     Worker worker{thread};
     bool isIdle = true;
-    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < packTasks + rounds * each;) {
-      const int64_t round = (task - packTasks) / each, number = (task - packTasks) % each;
-      if (task < packTasks) {
-        packRight(call, progress, 0, task);
-      } else if (number >= early && number < early + packTasks) {
-        packRight(call, progress, round + 1, number - early);
+    for (int64_t number; (number = next.fetch_add(1, std::memory_order_relaxed)) < allTasks();) {
+      const Task task = taskOf(number);
+      if (task.packs) {
+        packRight(call, progress, task);
       } else {
-        multiply(call, progress, worker, round, number < early ? number : number - packTasks);
+        multiply(call, progress, worker, task, taskOf(number + packers)); // each other thread takes one before that
         isIdle = false;
       }
     }
     if (isIdle)
       touchLeft(call, worker);
   });
+}
+
+Product::Task Product::taskOf(int64_t number) const {
+  if (number < packTasks)
+    return {true, 0, number};
+  const int64_t each = blocks.tasks + packTasks, round = (number - packTasks) / each;
+  const int64_t ofRound = (number - packTasks) % each - earlyBlocks;
+  if (ofRound >= 0 && ofRound < packTasks)
+    return {true, round + 1, ofRound};
+  return {false, round, earlyBlocks + ofRound - (ofRound < 0 ? 0 : packTasks)};
 }
 
 void Product::runFew(const Call &call) const {
@@ -252,38 +282,61 @@ Product::Chunk Product::chunkOf(int64_t round) const {
           first,  std::min(stretches, ceilDiv(desc.k, stretch) - first)};
 }
 
-void Product::packRight(const Call &call, Progress &progress, int64_t round, int64_t task) const {
-  const int64_t pack = packOf(round), turn = pack / slots;
-  if (round == rounds || (round > 0 && packOf(round - 1) == pack))
-    return; // nothing is left to pack, or the round reads the panels of the one before it
+ProductOperand Product::rightPart(const Call &call, int64_t round, int64_t number) const {
+  const Chunk chunk = chunkOf(round);
+  const int64_t ofStretch = packTasks / stretches, columns = packedPanels * kernel->columns;
+  const int64_t column = number % ofStretch * columns;
+  if (number / ofStretch >= chunk.stretches || column >= chunk.columns)
+    return {};
+  return stretchOf(call.right, chunk.column + column, std::min(columns, chunk.columns - column),
+                   chunk.stretch + number / ofStretch);
+}
+
+ProductOperand Product::packedBy(const Call &call, const Worker &worker, const Task &task) const {
+  if (task.packs)
+    return isPackedAnew(task.round) ? rightPart(call, task.round, task.number) : ProductOperand();
+  const int64_t row = placeOf(task.number).row;
+  if (task.round >= rounds || (worker.round == task.round && worker.row == row))
+    return {};
+  const Chunk chunk = chunkOf(task.round);
+  return row < chunk.rows ? stretchOf(call.left, chunk.row + row, std::min(taskRows, chunk.rows - row), chunk.stretch)
+                          : ProductOperand();
+}
+
+void Product::packRight(const Call &call, Progress &progress, const Task &task) const {
+  if (!isPackedAnew(task.round))
+    return;
+  const int64_t pack = packOf(task.round), turn = pack / slots;
   std::atomic<int64_t> &packed = progress.packed[static_cast<size_t>(pack % slots)];
   awaitCount(progress.multiplied[static_cast<size_t>(pack % slots)], turn * roundsOfPack() * blocks.tasks);
-  const Chunk chunk = chunkOf(round);
-  const int64_t panels = ceilDiv(chunk.columns, kernel->columns), tasks = packTasks / stretches;
-  const int64_t number = task / tasks, first = task % tasks * packedPanels;
-  if (number < chunk.stretches && first < panels)
-    kernel->packRight(stretchOf(call.right, chunk.column, chunk.columns, chunk.stretch + number), first,
-                      std::min(packedPanels, panels - first), rightPanels(call.scratch, pack, number));
+  if (const ProductOperand part = rightPart(call, task.round, task.number); part.lines > 0) {
+    const int64_t ofStretch = packTasks / stretches;
+    Panels to = rightPanels(call.scratch, pack, task.number / ofStretch);
+    to.data += task.number % ofStretch * packedPanels * to.stride;
+    kernel->packRight(part, 0, ceilDiv(part.lines, kernel->columns), to);
+  }
   packed.fetch_add(1, std::memory_order_release);
 }
 
-void Product::multiply(const Call &call, Progress &progress, Worker &worker, int64_t round, int64_t task) const {
-  const int64_t pack = packOf(round);
-  awaitCount(progress.packed[static_cast<size_t>(pack % slots)], (pack / slots + 1) * packTasks);
-  awaitCount(progress.rounds[task], round); // a block's stretches are added one after another
-  const int64_t cut = task - blocks.whole;
+Product::Place Product::placeOf(int64_t block) const {
+  const int64_t cut = block - blocks.whole;
   if (cut < 0)
-    multiplyBlock(call, round, worker, task * taskRows, 0, chunkColumns);
-  else
-    multiplyBlock(call, round, worker, (blocks.whole + cut / blocks.ofColumns) * taskRows,
-                  cut % blocks.ofColumns * blocks.columns, blocks.columns);
-  progress.rounds[task].fetch_add(1, std::memory_order_release);
+    return {block * taskRows, 0, chunkColumns};
+  return {(blocks.whole + cut / blocks.ofColumns) * taskRows, cut % blocks.ofColumns * blocks.columns, blocks.columns};
+}
+
+void Product::multiply(const Call &call, Progress &progress, Worker &worker, const Task &task, const Task &next) const {
+  const int64_t pack = packOf(task.round);
+  awaitCount(progress.packed[static_cast<size_t>(pack % slots)], (pack / slots + 1) * packTasks);
+  awaitCount(progress.rounds[task.number], task.round); // a block's stretches are added one after another
+  multiplyBlock(call, task.round, worker, placeOf(task.number), next);
+  progress.rounds[task.number].fetch_add(1, std::memory_order_release);
   progress.multiplied[static_cast<size_t>(pack % slots)].fetch_add(1, std::memory_order_release);
 }
 
-void Product::multiplyBlock(const Call &call, int64_t round, Worker &worker, int64_t row, int64_t column,
-                            int64_t columns) const {
+void Product::multiplyBlock(const Call &call, int64_t round, Worker &worker, Place place, const Task &next) const {
   const Chunk chunk = chunkOf(round);
+  auto [row, column, columns] = place;
   if (call.mirrors) {
     const int64_t before = firstColumnOfBlock(chunk.row + row) - (chunk.column + column);
     column += std::max<int64_t>(0, before);
@@ -322,6 +375,11 @@ void Product::multiplyBlock(const Call &call, int64_t round, Worker &worker, int
     results.accumulate = desc.accumulate || (!isFirst && !keepsSums);
     results.isBegun = keepsSums && !isFirst;
     results.isLast = !keepsSums || depth + stretch >= desc.k;
+    const bool isLast = number + 1 == chunk.stretches;
+    if (isLast)
+      block.upcoming = memoryOf(packedBy(call, worker, next));
+    else if (number + 1 >= packed)
+      block.upcoming = memoryOf(stretchOf(call.left, chunk.row + row, block.rows, chunk.stretch + number + 1));
     kernel->multiply(block);
   }
   if (call.mirrors && chunk.stretch + chunk.stretches == ceilDiv(desc.k, stretch))

@@ -5,7 +5,8 @@
 //      while blocks of this one are multiplied, so that threads seldom wait for each other.
 //   3. Then each thread takes blocks: rows whose panels of A it packs into memory of its own, which stays in its
 //      second-level cache, times all columns of the chunk, or some of them for the last blocks; those of the same rows
-//      find their panels packed. Each right panel is in the first-level cache while it meets the block's left ones.
+//      find their panels packed. Each right panel is in the first-level cache while it meets the block's left ones. What
+//      the thread probably packs after the block is prefetched meanwhile.
 //      Registers hold sums of 6 rows and 16 columns, with AVX-512 of 14 rows and 32 columns.
 //   4. A block goes through the stretches one after another: the first sets C, later ones add to it. The sums of 16-bit
 //      results wait in scratch and are rounded once.
@@ -37,7 +38,9 @@ public:
 private:
   struct Call;
   struct Chunk;
+  struct Place;
   struct Progress;
+  struct Task;
   struct Worker;
 
   /// The blocks of a chunk, one for each task. If there are several threads, the last blocks of rows are cut into
@@ -62,6 +65,7 @@ private:
   int64_t leftStretches = 1;             // for how many of a round's stretches a worker has left panels
   Blocks blocks;                         // the same for each chunk
   int64_t packTasks = 0;                 // tasks that pack the panels of a round
+  int64_t earlyBlocks = 0;               // blocks of a round that come before the next round's packing
   int64_t packers = 1;                   // threads that pack, each with left panels of its own
   int64_t slots = 1;                     // each slot holds the right panels of one round
   int64_t leftBytes = 0, rightBytes = 0; // bytes of a block's left panels and a chunk's right ones, for one stretch
@@ -82,12 +86,23 @@ private:
   /// the packing that `round` uses, counted from 0.
   int64_t packOf(int64_t round) const { return round / roundsOfPack(); }
   int64_t roundsOfPack() const { return roundsOfChunk > 1 ? 1 : rowChunks; }
-  /// One task of a round: packRight() packs some of its right panels, multiply() computes one of its blocks.
-  void packRight(const Call &call, Progress &progress, int64_t round, int64_t task) const;
-  void multiply(const Call &call, Progress &progress, Worker &worker, int64_t round, int64_t task) const;
-  /// Packs rows of the round's chunk from `row` on and multiplies them with its columns from `column` on.
-  void multiplyBlock(const Call &call, int64_t round, Worker &worker, int64_t row, int64_t column,
-                     int64_t columns) const;
+  /// Whether the panels of `round` are packed for it: there is such a round, and it does not read those of the one
+  /// before it.
+  bool isPackedAnew(int64_t round) const {
+    return round < rounds && (round == 0 || packOf(round - 1) != packOf(round));
+  }
+  int64_t allTasks() const { return packTasks + rounds * (blocks.tasks + packTasks); }
+  Task taskOf(int64_t number) const;
+  Place placeOf(int64_t block) const;
+  /// What packing number `number` of a round packs; no lines if that is nothing.
+  ProductOperand rightPart(const Call &call, int64_t round, int64_t number) const;
+  /// What the task packs first, when the worker does it; no lines if that is nothing.
+  ProductOperand packedBy(const Call &call, const Worker &worker, const Task &task) const;
+  void packRight(const Call &call, Progress &progress, const Task &task) const;
+  /// `next` is what the worker does after it, as far as one knows.
+  void multiply(const Call &call, Progress &progress, Worker &worker, const Task &task, const Task &next) const;
+  /// Packs rows of the round's chunk and multiplies them with some of its columns.
+  void multiplyBlock(const Call &call, int64_t round, Worker &worker, Place place, const Task &next) const;
   /// The first row of the block that has row `row` of C.
   int64_t firstRowOfBlock(int64_t row) const {
     return row / chunkRows * chunkRows + row % chunkRows / taskRows * taskRows;

@@ -200,10 +200,37 @@ struct Sums {
   const float *bias; // or null
 };
 
+/// Walks over the cache lines of what is upcoming.
+class UpcomingLines {
+public:
+  explicit UpcomingLines(const Upcoming &upcoming)
+      : next(upcoming.data), end(upcoming.data + upcoming.bytes), bytes(upcoming.bytes), stride(upcoming.stride),
+        rowsLeft(upcoming.bytes > 0 ? upcoming.rows : 0) {}
+
+  int64_t count() const { return rowsLeft * (ceilDiv(bytes, 64) + 1); } // about, from the start
+  TCC_INLINE void prefetch() {
+    if (rowsLeft == 0)
+      return;
+    __builtin_prefetch(next, 0, 2);
+    next += 64;
+    if (next < end)
+      return;
+    end += stride;
+    next = end - bytes;
+    --rowsLeft;
+  }
+
+private:
+  const char *next, *end;
+  int64_t bytes, stride, rowsLeft;
+};
+
 /// What is prefetched to the second-level cache while a block of registers is multiplied.
 struct Ahead {
-  const float *from = nullptr;
-  int64_t lines = 0; // of 64 bytes
+  const float *panel; // a share of the next right panel
+  int64_t lines;      // of it, of 64 bytes
+  UpcomingLines &upcoming;
+  int64_t upcomingLines;
 };
 
 /// Adds the products of one float of depth of each line.
@@ -226,20 +253,23 @@ TCC_INLINE void addProducts(const float *left, const float *right, Vector (&sum)
 /// are spread over the depth: a CPU waits when too many lines are on their way.
 template <int64_t rows, int64_t vectors>
 TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left, const float *right, int64_t depth,
-                                                              const Sums &sums, Ahead ahead) {
+                                                              const Sums &sums, const Ahead &ahead) {
   Vector sum[rows][vectors];
 #pragma GCC unroll 16
   for (int64_t i = 0; i < rows; ++i)
 #pragma GCC unroll 2
     for (int64_t j = 0; j < vectors; ++j)
       sum[i][j] = Vector{};
-  const int64_t part = depth / (rows + 2), linesOfPart = ceilDiv(ahead.lines, rows);
-  const float *row = sums.to, *end = ahead.from + ahead.lines * 16;
+  const int64_t part = depth / (rows + 2);
+  const int64_t linesOfPart = ceilDiv(ahead.lines, rows), upcomingOfPart = ceilDiv(ahead.upcomingLines, rows);
+  const float *row = sums.to, *next = ahead.panel, *end = next + ahead.lines * 16;
   for (int64_t i = 0; i < rows; ++i, row += sums.stride) {
     __builtin_prefetch(row, 1, 3);
     __builtin_prefetch(row + vectors * lanes - 1, 1, 3);
-    for (int64_t line = 0; line < linesOfPart && ahead.from < end; ++line, ahead.from += 16)
-      __builtin_prefetch(ahead.from, 0, 2);
+    for (int64_t line = 0; line < linesOfPart && next < end; ++line, next += 16)
+      __builtin_prefetch(next, 0, 2);
+    for (int64_t line = 0; line < upcomingOfPart; ++line)
+      ahead.upcoming.prefetch();
 #pragma GCC unroll 4
     for (int64_t k = 0; k < part; ++k, left += blockRows, right += blockColumns)
       addProducts(left, right, sum);
@@ -288,6 +318,9 @@ template <typename T>
 void multiplyInto(const Block &block) {
   const Results &results = block.results;
   alignas(64) float own[blockRows * blockColumns];
+  UpcomingLines upcoming(block.upcoming);
+  const int64_t upcomingLines =
+      ceilDiv(upcoming.count(), ceilDiv(block.rows, blockRows) * ceilDiv(block.columns, blockColumns));
   for (int64_t column = 0; column < block.columns; column += blockColumns) {
     const float *right = block.right.data + column / blockColumns * block.right.stride;
     const int64_t columns = std::min(blockColumns, block.columns - column);
@@ -307,11 +340,12 @@ void multiplyInto(const Block &block) {
           sums.stride = results.stride;
           sums.adds = results.accumulate;
         }
-      Ahead ahead; // a share of the next right panel
+      Ahead ahead{nullptr, 0, upcoming, upcomingLines};
       if (column + blockColumns < block.columns) {
         const int64_t panel = ceilDiv(block.depth * blockColumns, 16), share = ceilDiv(panel * blockRows, block.rows);
         const int64_t begin = row / blockRows * share;
-        ahead = {right + block.right.stride + begin * 16, std::clamp<int64_t>(panel - begin, 0, share)};
+        ahead.panel = right + block.right.stride + begin * 16;
+        ahead.lines = std::clamp<int64_t>(panel - begin, 0, share);
       }
       (columns <= lanes ? multiplyRows<1> : multiplyRows<2>)(rows, left, right, block.depth, sums, ahead);
       if (results.isLast && static_cast<void *>(sums.to) != c)
