@@ -57,7 +57,7 @@ void TiledBackward::runUnit(Value unit) {
   t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });
   packKeys(block);
 
-  forQueriesOfKeys(unit, block, [&](const AttentionBlock &one) { runQueries(one); });
+  forQueriesOfKeys(unit, block, [&](const AttentionBlock &one, const AttentionBlock &) { runQueries(one); });
   auto rowsOfKeys = [&](unsigned result) {
     return rowsOfResult(result, keys, keyHeads, block.batch, block.keyHead, b.i64(0), keys);
   };

@@ -24,9 +24,9 @@ private:
   Value sumsOfK, sumsOfV; // [key][element] of all keys
 
   void runUnit(Value unit) override;
-  void runQueries(AttentionBlock block);
+  void runQueries(const AttentionBlock &block, const AttentionBlock &later);
   void sumDeltas(const AttentionBlock &block);
-  void addKeys(const AttentionBlock &block);
+  void addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soonOfQueries, ArrayRef<HeadRows> soonOfKeys);
   void differentiate(const AttentionBlock &block, Value lane);
   void addToKeys(const AttentionBlock &block, Value weights, Value rows, Value sums);
 
@@ -50,7 +50,8 @@ void Backward::runUnit(Value unit) {
   sumsOfV = t.at(sumsOfK, room);
   t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });
 
-  forQueriesOfKeys(unit, block, [&](const AttentionBlock &one) { runQueries(one); });
+  forQueriesOfKeys(unit, block,
+                   [&](const AttentionBlock &one, const AttentionBlock &later) { runQueries(one, later); });
   auto rowsOfKeys = [&](unsigned result) {
     return rowsOfResult(result, keys, keyHeads, block.batch, block.keyHead, b.i64(0), keys);
   };
@@ -60,7 +61,7 @@ void Backward::runUnit(Value unit) {
   });
 }
 
-void Backward::runQueries(AttentionBlock block) {
+void Backward::runQueries(const AttentionBlock &block, const AttentionBlock &later) {
   t.packColumns(queryRows(q, block), place(blocks.queryColumns));
   t.packColumns(queryRows(dOut, block), place(blocks.dOutColumns));
   t.packRowPairs(queryRows(q, block), place(blocks.queryPairs));
@@ -68,7 +69,9 @@ void Backward::runQueries(AttentionBlock block) {
   sumDeltas(block);
   loadLogarithms(block, lse, {}, place(blocks.top));
   t.fill(place(blocks.sums), blocks.width * queries, 0);
-  forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
+  const HeadRows ofQueries[] = {rowsOfQueries(q, later), rowsOfQueries(dOut, later), rowsOfQueries(out, later)};
+  const HeadRows ofKeys[] = {rowsOfNewKeys(k, later), rowsOfNewKeys(v, later)};
+  forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys, ofQueries, ofKeys); });
   // Logarithms are no longer needed: their place holds the factor of each query.
   t.forEach(queries, blocks.lanes, [&](Value lane) { t.storeWords(scale, t.at(place(blocks.top), lane)); });
   t.storeColumns(place(blocks.sums), place(blocks.top),
@@ -89,14 +92,14 @@ void Backward::sumDeltas(const AttentionBlock &block) {
   });
 }
 
-void Backward::addKeys(const AttentionBlock &block) {
+void Backward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soonOfQueries, ArrayRef<HeadRows> soonOfKeys) {
   t.packRows(keyRows(k, block), place(blocks.keyRows));
   t.packRows(keyRows(v, block), place(blocks.valueRows));
   if (blocks.perWord > 1)
     t.packRowPairs(keyRows(k, block), place(blocks.keyPairs));
-  multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale);
+  multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale, soonOfQueries);
   addBias(block, place(blocks.scores));
-  multiplyRows(block, place(blocks.valueRows), place(blocks.dOutColumns), place(blocks.dP), keepScale);
+  multiplyRows(block, place(blocks.valueRows), place(blocks.dOutColumns), place(blocks.dP), keepScale, soonOfKeys);
   findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
   t.forEach(b.i64(0), lanes, 2 * blocks.lanes, [&](Value lane) { differentiate(block, lane); });

@@ -24,7 +24,8 @@ private:
   Value top, total; // addresses of each query's largest score and of its sum of probabilities
 
   void runUnit(Value unit) override;
-  void addKeys(const AttentionBlock &block);
+  AttentionBlock blockOf(Value unit);
+  void addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon);
   void weigh(const AttentionBlock &block, Value lane);
   void findTop(const AttentionBlock &block, Value lane, MutableArrayRef<Value> tops);
   void finish(const AttentionBlock &block);
@@ -39,7 +40,7 @@ private:
   Value choose(Value condition, Value x, Value y) { return b.create<arith::SelectOp>(condition, x, y); }
 };
 
-void Forward::runUnit(Value unit) {
+AttentionBlock Forward::blockOf(Value unit) {
   AttentionBlock block;
   Value queryBlocks = t.ceilDiv(number(Number::queries), queries);
   Value head = t.div(unit, queryBlocks);
@@ -47,20 +48,26 @@ void Forward::runUnit(Value unit) {
   block.head = t.mod(head, number(Number::heads));
   block.keyHead = t.div(block.head, number(Number::group));
   chooseQueries(block, t.mod(unit, queryBlocks));
+  return block;
+}
+
+void Forward::runUnit(Value unit) {
+  const AttentionBlock block = blockOf(unit), later = blockOf(nextUnit);
   top = place(blocks.top);
   total = place(blocks.total);
   t.packColumns(rowsOf(0, block.batch, block.head, block.firstQuery, block.queryCount), place(blocks.queryColumns));
   t.fill(top, queries, -infinity);
   t.fill(total, queries, 0);
   t.fill(place(blocks.sums), blocks.width * queries, 0);
-  forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
+  const HeadRows soon[] = {rowsOfQueries(0, later), rowsOfNewKeys(1, later), rowsOfNewKeys(2, later)};
+  forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys, soon); });
   finish(block);
 }
 
-void Forward::addKeys(const AttentionBlock &block) {
+void Forward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon) {
   t.packRows(rowsOf(1, block.batch, block.keyHead, block.firstKey, block.keyCount), place(blocks.keyRows));
   t.packRowPairs(rowsOf(2, block.batch, block.keyHead, block.firstKey, block.keyCount), place(blocks.valuePairs));
-  multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale);
+  multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale, soon);
   addBias(block, place(blocks.scores));
   findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);

@@ -50,6 +50,7 @@ void AttentionFunction::run(Value begin, Value end, Value args) {
     beginWorker();
     t.forEach(b.i64(0), t.ceilDiv(units, workers), 1, [&](Value round) {
       Value unit = backAndForth(round, worker, workers);
+      nextUnit = t.least(backAndForth(b.add(round, 1), worker, workers), t.sub(units, b.i64(1)));
       b.when(t.is(Predicate::slt, unit, units), [&] { runUnit(unit); });
     });
     endWorker();
@@ -80,15 +81,24 @@ void AttentionFunction::chooseQueries(AttentionBlock &block, Value queryBlock) {
 }
 
 void AttentionFunction::forQueriesOfKeys(Value unit, AttentionBlock block,
-                                         function_ref<void(const AttentionBlock &)> body) {
+                                         function_ref<void(const AttentionBlock &, const AttentionBlock &)> body) {
   Value parts = number(Number::parts), queryBlocks = t.ceilDiv(number(Number::queries), AttentionBlocks::queries);
   Value all = t.times(queryBlocks, number(Number::group));
+  auto choose = [&](AttentionBlock &chosen, Value one) {
+    chosen.head = b.add(t.times(chosen.keyHead, number(Number::group)), t.div(one, queryBlocks));
+    chooseQueries(chosen, t.mod(one, queryBlocks));
+  };
   t.forEach(b.i64(0), t.ceilDiv(all, parts), 1, [&](Value round) {
     Value one = backAndForth(round, t.mod(unit, parts), parts);
     b.when(t.is(Predicate::slt, one, all), [&] {
-      block.head = b.add(t.times(block.keyHead, number(Number::group)), t.div(one, queryBlocks));
-      chooseQueries(block, t.mod(one, queryBlocks));
-      body(block);
+      choose(block, one);
+      Value next = backAndForth(b.add(round, 1), t.mod(unit, parts), parts), isLast = t.is(Predicate::sge, next, all);
+      Value keyUnit = t.div(b.create<arith::SelectOp>(isLast, nextUnit, unit), parts);
+      AttentionBlock later;
+      later.batch = t.div(keyUnit, number(Number::keyHeads));
+      later.keyHead = t.mod(keyUnit, number(Number::keyHeads));
+      choose(later, b.create<arith::SelectOp>(isLast, t.mod(nextUnit, parts), next));
+      body(block, later);
     });
   });
 }
@@ -132,6 +142,7 @@ void AttentionFunction::forKeyBlocks(AttentionBlock block, function_ref<void(con
     Value hidesLast = t.is(Predicate::sgt, b.add(key, block.keyCount), b.add(firstLast, 1));
     Value hidesFirst = t.is(Predicate::sle, key, t.sub(lastLast, window));
     block.isBorder = b.create<arith::OrIOp>(hidesLast, hidesFirst);
+    block.isFirst = t.is(Predicate::eq, key, first);
     body(block);
   });
 }
@@ -162,7 +173,18 @@ Value AttentionFunction::isSeen(const SeenKeys &seen, const AttentionBlock &bloc
 
 //===- products ------------------------------------------------------------------------------------------------===//
 
-void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Value columns, Value to, Value factor) {
+HeadRows AttentionFunction::rowsOfQueries(unsigned operand, const AttentionBlock &later) {
+  return rowsOf(operand, later.batch, later.head, later.firstQuery, later.queryCount);
+}
+
+HeadRows AttentionFunction::rowsOfNewKeys(unsigned operand, const AttentionBlock &later) {
+  Value before = t.most(t.sub(number(Number::keys), number(Number::queries)), b.i64(0));
+  Value first = t.least(b.add(later.firstQuery, before), t.sub(number(Number::keys), b.i64(1)));
+  return rowsOf(operand, later.batch, later.keyHead, first, later.queryCount);
+}
+
+void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Value columns, Value to, Value factor,
+                                     ArrayRef<HeadRows> soon) {
   const int64_t vectors = AttentionBlocks::queries, tile = blocks.rows;
   t.forEach(b.i64(0), block.keyCount, tile, [&](Value key) {
     auto [first, last] = vectorsThatSee(block, key, t.least(b.i64(tile), t.sub(block.keyCount, key)));
@@ -179,6 +201,11 @@ void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Va
                  .end = b.i64(blocks.steps),
                  .factor = factor},
                 n);
+    });
+    b.when(block.isFirst, [&] {
+      for (const HeadRows &upcoming : soon)
+        for (int64_t i = 0; i < tile; ++i)
+          t.prefetchRow(upcoming, b.add(key, i));
     });
   });
 }

@@ -12,6 +12,7 @@ struct AttentionBlock {
   mlir::Value firstQuery, queryCount;
   mlir::Value firstKey, keyCount;
   mlir::Value isBorder; // whether the mask hides a pair of the block
+  mlir::Value isFirst;  // whether it is the first block of keys for these queries
 };
 
 class AttentionFunction {
@@ -39,6 +40,7 @@ protected:
   AttentionTiles t;
   const bool hasBias;              // the bias is the last operand, except for those of a dropout
   mlir::Value allScratch, scratch; // the scratch of all workers, and of this one
+  mlir::Value nextUnit;            // what this worker computes after the unit; after its last one any unit
   mlir::Value scale;               // a vector
   mlir::Value keepScale;           // a vector; only with dropout
 
@@ -74,7 +76,9 @@ protected:
   void forKeyBlocks(AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
   /// Runs the body for each block of queries of a gradient's unit; a unit has a part of the blocks of queries of one
   /// key head's group.
-  void forQueriesOfKeys(mlir::Value unit, AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
+  /// `later` is the block of queries that the worker takes next, whose keys do not count.
+  void forQueriesOfKeys(mlir::Value unit, AttentionBlock block,
+                        llvm::function_ref<void(const AttentionBlock &block, const AttentionBlock &later)> body);
   /// to[query] = x's row · y's row.
   void sumProducts(const AttentionBlock &block, const HeadRows &x, const HeadRows &y, mlir::Value to);
   /// to[query] = log-sum-exp, times `factor` unless that is null. It is +inf for queries that do not exist, so that
@@ -101,9 +105,14 @@ protected:
   /// x where it is kept, else 0.
   mlir::Value whereKept(mlir::Value kept, mlir::Value x);
 
-  /// to[key][query] = factor · (key's row · query's column), in whole tiles, for the pairs that are seen.
+  /// to[key][query] = factor · (key's row · query's column), in whole tiles, for the pairs that are seen. With the
+  /// first block of keys, the rows of `soon` are prefetched meanwhile, as many of each as a block has keys.
   void multiplyRows(const AttentionBlock &block, mlir::Value rows, mlir::Value columns, mlir::Value to,
-                    mlir::Value factor);
+                    mlir::Value factor, llvm::ArrayRef<HeadRows> soon);
+  /// Rows of an operand that a later block of queries reads.
+  HeadRows rowsOfQueries(unsigned operand, const AttentionBlock &later);
+  /// The same of an operand that has a row for each key: those keys that causal masks show to no earlier block.
+  HeadRows rowsOfNewKeys(unsigned operand, const AttentionBlock &later);
   /// Adds the bias to the block's scores [key][query], where the form has one.
   void addBias(const AttentionBlock &block, mlir::Value scores);
   /// to[element][query] += sum over keys of pairs[key][element] · weights[key][query].

@@ -134,6 +134,13 @@ void AttentionTiles::packRowPairs(const HeadRows &rows, Value to) {
   });
 }
 
+void AttentionTiles::prefetchRow(const HeadRows &rows, Value row) {
+  const int64_t bytes = headWidth * static_cast<int64_t>(element.getIntOrFloatBitWidth()) / 8;
+  Value start = b.offset(rows.base, element, times(row, rows.stride));
+  for (int64_t line = 0; line < bytes; line += 64)
+    b.prefetch(start, line);
+}
+
 //===- results -------------------------------------------------------------------------------------------------===//
 
 void AttentionTiles::storeRow(Value value, Value row, Value firstElement, int64_t elementsThere) {

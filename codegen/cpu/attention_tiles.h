@@ -95,6 +95,8 @@ public:
   /// The same, where each pair holds a lane of x and the same lane of y.
   mlir::Value narrowPairs(mlir::Value x, mlir::Value y);
 
+  /// Prefetches a row. It need not exist.
+  void prefetchRow(const HeadRows &rows, mlir::Value row);
   /// Where a row starts; the address of the row of zeros if there is no such row, or if its number is below 0.
   mlir::Value rowAddress(const HeadRows &rows, mlir::Value row);
   /// A vector of words of a row; the row's last vector has `elementsThere` elements, then zeros.
