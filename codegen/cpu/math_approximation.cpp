@@ -19,6 +19,7 @@ public:
   Value normalExp(Value x);
   Value exp2(Value x);
   Value nearSigmoid(Value x, bool isMirrored);
+  std::pair<Value, Value> nearSigmoids(Value x);
   Value log(Value x);
   Value tanh(Value x);
   Value erf(Value x);
@@ -89,6 +90,10 @@ private:
     Value power, biased, rest;
   };
   Reduced reduce(Value x);
+  struct Powers {
+    Value ofWhole, ofRest; // 2^n and 2^-f
+  };
+  Powers powersOf(Value x, bool isMirrored, double most);
   Value log2Wide(Value x);
   Value restWide(Value x, Value y);
   Value expm1Reduced(Value rest); // e^rest - 1
@@ -191,14 +196,23 @@ Value Arithmetic::exp2(Value x) {
 }
 
 // With y = x · log2 e = n + f, n a whole number, sigmoid(x) = 1 / (1 + 2^-n · 2^-f) = 2^n / (2^n + 2^-f), which does
-// not overflow for small x. For large ones 2^64 is enough.
-Value Arithmetic::nearSigmoid(Value x, bool isMirrored) {
+// not overflow for small x, and sigmoid(-x) = 2^-f / (2^n + 2^-f). For large x 2^64, or 2^126, is enough.
+Arithmetic::Powers Arithmetic::powersOf(Value x, bool isMirrored, double most) {
   Value y = mul(x, literal(isMirrored ? -log2e : log2e));
-  y = select(compare(Predicate::OGT, y, 64), literal(64), y); // NaN stays
-  Value power = scale(literal(1), y, {});
-  Value rest = polynomial(fractionOf(y), {-9.387883474e-04f, 9.188611992e-03f, -5.527972430e-02f, 2.401721925e-01f,
-                                          -6.931422353e-01f, 9.999999404e-01f});
-  return div(power, add(power, rest));
+  y = select(compare(Predicate::OGT, y, most), literal(most), y); // NaN stays
+  return {scale(literal(1), y, {}), polynomial(fractionOf(y), {-9.387883474e-04f, 9.188611992e-03f, -5.527972430e-02f,
+                                                               2.401721925e-01f, -6.931422353e-01f, 9.999999404e-01f})};
+}
+
+Value Arithmetic::nearSigmoid(Value x, bool isMirrored) {
+  const Powers powers = powersOf(x, isMirrored, 64);
+  return div(powers.ofWhole, add(powers.ofWhole, powers.ofRest));
+}
+
+std::pair<Value, Value> Arithmetic::nearSigmoids(Value x) {
+  const Powers powers = powersOf(x, false, 126);
+  Value reciprocal = div(literal(1), add(powers.ofWhole, powers.ofRest));
+  return {mul(powers.ofWhole, reciprocal), mul(powers.ofRest, reciprocal)};
 }
 
 Value Arithmetic::log(Value x) {
@@ -476,6 +490,10 @@ Value nearExp(LaneBuilder &b, Value x) {
 
 Value nearSigmoid(LaneBuilder &b, Value x, bool isMirrored) {
   return Arithmetic(b.builder, b.loc, x.getType(), b.target).nearSigmoid(x, isMirrored);
+}
+
+std::pair<Value, Value> nearSigmoids(LaneBuilder &b, Value x) {
+  return Arithmetic(b.builder, b.loc, x.getType(), b.target).nearSigmoids(x);
 }
 
 void addFastMathFlags(Operation *root, arith::FastMathFlags flags) {

@@ -2,6 +2,7 @@
 #include "codegen/cpu/node_values.h"
 #include "codegen/cpu/math_approximation.h"
 #include "codegen/cpu/philox.h"
+#include <map>
 
 using namespace mlir;
 
@@ -98,6 +99,23 @@ Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
   for (size_t i = 0; approximates && narrow[id] && i < sigmoids.size(); ++i)
     sigmoids[i] = sigmoidOf(steps, count, i);
   const std::vector<bool> needed = neededSteps(steps, count, sigmoids);
+  struct Sides {
+    bool isNeeded[2] = {}; // of x, and of -x
+    std::pair<Value, Value> both;
+  };
+  std::map<unsigned, Sides> sides; // by the number of x
+  for (auto [sigmoid, is] : llvm::zip_equal(sigmoids, needed))
+    if (is && sigmoid)
+      sides[sigmoid->x].isNeeded[sigmoid->isMirrored] = true;
+  auto nearSigmoidOf = [&](const SigmoidOfStep &sigmoid) {
+    auto &[isNeeded, both] = sides[sigmoid.x];
+    const Value x = numbered[sigmoid.x];
+    if (!isNeeded[!sigmoid.isMirrored])
+      return nearSigmoid(b, x, sigmoid.isMirrored);
+    if (!both.first)
+      both = nearSigmoids(b, x);
+    return sigmoid.isMirrored ? both.second : both.first;
+  };
   for (auto [i, step] : llvm::enumerate(steps.steps)) {
     Type type = vector ? Type(b.vector(b.element(step.type))) : b.element(step.type);
     if (!needed[i]) {
@@ -109,7 +127,7 @@ Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
       continue;
     }
     if (sigmoids[i]) {
-      numbered.push_back(nearSigmoid(b, numbered[sigmoids[i]->x], sigmoids[i]->isMirrored));
+      numbered.push_back(nearSigmoidOf(*sigmoids[i]));
       continue;
     }
     SmallVector<Value> operands;

@@ -333,6 +333,45 @@ TEST(CpuMath, ErrorsOfSixteenBitResultsOverAllFloats) {
   }
 }
 
+double geluSlope(double x) {
+  if (std::fabs(x) > 30)
+    return x > 0;
+  const double linear = 2 * std::sqrt(2 / std::numbers::pi), cubic = 0.044715 * linear;
+  const double s = sigmoid(x * (linear + cubic * x * x)), rest = sigmoid(-x * (linear + cubic * x * x));
+  return s + x * (linear + 3 * cubic * x * x) * s * rest;
+}
+
+/// Its sigmoids may be approximated, both with one division. Beside a slope's zeros its terms cancel: errors count in
+/// units of 0.01 there.
+TEST(CpuMath, SlopesOfGeluInSixteenBitsOverAllFloats) {
+  for (const Narrow &type : narrowTypes) {
+    const std::vector<double> values = everyValue(type);
+    const std::string shape = std::to_string(values.size()) + "x" + type.name, tensor = "tensor<" + shape + ">";
+    const KernelText text{{{"x", shape}},
+                          {{"y", shape}},
+                          "%o = tcc.constant dense<1.0> : " + tensor + "\n%y = tcc.gelu_gradient %x, %o : " + tensor};
+    for (const cpu::Target &target : runnableTargets()) {
+      if (!computes(target, type.name))
+        continue;
+      const std::vector<double> results = evaluate(text, target, values);
+      double worst = 0, where = 0;
+      for (auto [value, result] : llvm::zip_equal(values, results)) {
+        const double wanted = geluSlope(value);
+        ASSERT_EQ(std::isnan(wanted), std::isnan(result)) << value;
+        int exponent;
+        std::frexp(std::max(std::abs(wanted), 0.01), &exponent);
+        if (const double error = std::abs(result - wanted) / std::ldexp(1.0, exponent - type.digits); error > worst) {
+          worst = error;
+          where = value;
+        }
+      }
+      EXPECT_LE(worst, 0.5 + std::ldexp(16, type.digits - 24)) << where << " in " << type.name << " on " << target.cpu;
+      EXPECT_GT(worst, 0.45) << "it is rounded, and compared";
+      std::printf("gelu's slope %-4s %-10s %.4f ulp at %g\n", type.name, target.cpu.c_str(), worst, where);
+    }
+  }
+}
+
 struct Operation {
   const char *op;
   double (*exact)(double, double);
