@@ -210,12 +210,15 @@ def test_of_equal_elements_any_may_be_taken():
 
 
 def test_numbers_beside_16_bits_are_those_of_eager():
-    """A product with a number that 16 bits do not hold is computed in f32; the number of a sum is rounded, as torch does."""
+    """A product with a number that 16 bits do not hold is computed in f32; the number of a sum is rounded, and so is a
+    factor `alpha`, but not what it is multiplied with, as torch does."""
     torch.manual_seed(0)
     for dtype in (torch.bfloat16, torch.float16):
-        x = torch.randn(48, 96).to(dtype)
+        x, other = torch.randn(48, 96).to(dtype), torch.randn(48, 96).to(dtype)
         gram = (x @ x.t()) / 16
         for call in (lambda: x * 3.4445, lambda: x / 3.3, lambda: 2.7 / (x + 9), lambda: x + 0.1,
+                     lambda: torch.add(x, other, alpha=3.7), lambda: torch.sub(x, other, alpha=0.1),
+                     lambda: torch.rsub(x, other, alpha=3.7), lambda: torch.add(x, 0.3, alpha=0.7),
                      lambda: torch.addmm(gram, gram, gram, beta=-4.775, alpha=2.0315),
                      lambda: torch.addmm(gram, gram, gram, beta=0, alpha=0.3)):
             torch._dynamo.reset()
@@ -224,3 +227,13 @@ def test_numbers_beside_16_bits_are_those_of_eager():
             unlike = (compiled != eager).float().mean().item()
             # Sums of products are in another order, which sixteen bits seldom show.
             assert unlike < (0.02 if compiled.shape == gram.shape else 1e-9), (dtype, unlike)
+
+
+def test_the_subtrahend_has_the_factor():
+    """rsub(x, y, alpha) is y - alpha * x."""
+    x, y = torch.randn(64), torch.randn(64)
+    for call in (lambda: torch.rsub(x, y, alpha=3.7), lambda: torch.rsub(x, 2.0, alpha=3.7),
+                 lambda: torch.sub(x, y, alpha=3.7)):
+        torch._dynamo.reset()
+        compiled = torch.compile(call, backend="tcc", options={"fallback": "error"})()
+        torch.testing.assert_close(compiled, call())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 from tcc.graph import Value
 from tcc.torch.lowering import Lowering, NotLowered, lower
 
@@ -160,11 +162,11 @@ def _sum(names, op: str, swapped: bool = False) -> None:
             return logical(c, out, a, b, "or" if op == "add" else "ne")
         a, b = c.pair(a, b, out)
         if alpha != 1:
-            if swapped:
-                a = c.g.binary("mul", a, c.like(alpha, a))
-            else:
-                b = c.g.binary("mul", b, c.like(alpha, b))
-        return c.g.binary(op, a, b)
+            if out.dtype in (torch.bfloat16, torch.float16):  # torch rounds the factor and the sum, but not the product
+                alpha = torch.tensor(alpha, dtype=out.dtype).item()
+                a, b = c.cast(a, "f32"), c.cast(b, "f32")
+            b = c.g.binary("mul", b, c.like(alpha, b))
+        return c.cast(c.g.binary(op, a, b), c.element(out.dtype))
 
 
 _sum(["add.Tensor", "add.Scalar"], "add")
