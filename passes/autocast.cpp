@@ -3,7 +3,8 @@
 //      is stored is 16-bit and every op that reads the value, forward and backward, reads the same one;
 //   2. results that follow their operands' type (attention's) are widened for those that read f32; a matmul keeps its
 //      f32 result;
-//   3. a matmul whose every user casts its result again is rounded on its way out instead.
+//   3. a matmul whose every user casts its result again is rounded on its way out instead;
+//   4. what a loop reads in 16 bits in each turn is cast before it: weights are cast once a step, not in each lane.
 // Everything else stays as it is: sums, norms, softmax, losses, parameters and their updates are f32. Casts are
 // ordinary ops, and fusion puts them into the kernels that make the values. Ops that are written with other types are
 // left alone.
@@ -43,6 +44,36 @@ void inferAgain(Operation *op) {
   }
 }
 
+/// Casts to `narrow` of the inputs of loops go before the first loop that reads them. Those are arguments of the
+/// function: what it computes, as ranks gather parameters, may be needed no longer than the loop reads it.
+void castBeforeLoops(Block &block, Type narrow) {
+  DenseMap<Value, Value> known;
+  for (auto loop : block.getOps<RepeatOp>()) {
+    Block &body = loop.getBody().front();
+    const unsigned firstInput = body.getNumArguments() - static_cast<unsigned>(loop.getInputs().size());
+    for (unsigned i = 0, inputs = static_cast<unsigned>(loop.getInputs().size()); i < inputs; ++i) {
+      Value input = loop.getInputs()[i];
+      SmallVector<Operation *> casts;
+      llvm::copy_if(body.getArgument(firstInput + i).getUsers(), std::back_inserter(casts), [&](Operation *user) {
+        return isCastTo(user, narrow) && tensorType(input).getElementType().isF32();
+      });
+      if (casts.empty() || !isa<BlockArgument>(input))
+        continue;
+      Value &cast = known[input];
+      if (!cast) {
+        OpBuilder builder(loop);
+        cast = CastOp::create(builder, casts.front()->getLoc(), casts.front()->getResult(0).getType(), input);
+      }
+      loop.getInputsMutable().append(cast);
+      Value argument = body.addArgument(cast.getType(), loop.getLoc());
+      for (Operation *each : casts) {
+        each->getResult(0).replaceAllUsesWith(argument);
+        each->erase();
+      }
+    }
+  }
+}
+
 } // namespace
 
 LogicalResult autocast(func::FuncOp function, const PipelineOptions &options) {
@@ -72,6 +103,7 @@ LogicalResult autocast(func::FuncOp function, const PipelineOptions &options) {
     if (!product->use_empty() && tensorType(product.getResult()).getElementType().isF32() &&
         llvm::all_of(product->getUsers(), [&](Operation *user) { return isCastTo(user, narrow); }))
       narrowResult(product, narrow);
+  castBeforeLoops(block, narrow);
   return success();
 }
 
