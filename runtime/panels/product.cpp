@@ -15,10 +15,10 @@ constexpr int64_t blockBytes = int64_t{176} << 10; // about, of a block's left p
 constexpr int64_t workerBytes = int64_t{1} << 20;  // about, of a worker's left panels for several stretches
 constexpr int64_t packedBytes = int64_t{4} << 20;  // of the right panels of a round: as many stretches as have room
 constexpr int64_t fewBytes = int64_t{256} << 10;   // about, of B that a task with few rows reads
-constexpr int64_t packedPanels = 16;               // by one task
-constexpr int64_t taskFlops = int64_t{12} << 20;   // about, of a multiplication's task and stretch, …
-constexpr int64_t leastTasks = 8;                  // but of one thread's tasks no fewer than this
-constexpr int64_t leastShared = int64_t{1} << 19;  // flops: below, waking a second thread takes longer
+constexpr int64_t mostPackedPanels = 16, leastPackTasks = 4; // by a task; of a thread in a round
+constexpr int64_t taskFlops = int64_t{12} << 20;             // about, of a multiplication's task and stretch, …
+constexpr int64_t leastTasks = 8;                            // but of one thread's tasks no fewer than this
+constexpr int64_t leastShared = int64_t{1} << 19;            // flops: below, waking a second thread takes longer
 
 int64_t alignedBytes(int64_t floats) {
   return ceilDiv(floats * static_cast<int64_t>(sizeof(float)), 64) * 64;
@@ -148,7 +148,9 @@ void Product::cut() {
   cutChunk();
   packers = std::min<int64_t>(threads, blocks.tasks);
   leftStretches = blocks.ofColumns > 1 ? std::clamp<int64_t>(workerBytes / leftBytes, 1, stretches) : 1;
-  packTasks = ceilDiv(chunkColumns / kernel->columns, packedPanels) * stretches;
+  const int64_t rightPanelCount = chunkColumns / kernel->columns;
+  packedPanels = std::clamp<int64_t>(rightPanelCount * stretches / (leastPackTasks * threads), 2, mostPackedPanels);
+  packTasks = ceilDiv(rightPanelCount, packedPanels) * stretches;
   slots = packers > 1 && packOf(rounds - 1) > 0 ? 2 : 1;
   earlyBlocks = slots > 1 ? std::min(packers, blocks.tasks) : blocks.tasks;
   rightAt = packers * leftStretches * leftBytes;

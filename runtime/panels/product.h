@@ -64,6 +64,7 @@ private:
   int64_t taskRows = 0;                  // rows of a block
   int64_t leftStretches = 1;             // for how many of a round's stretches a worker has left panels
   Blocks blocks;                         // the same for each chunk
+  int64_t packedPanels = 0;              // right panels that one task packs
   int64_t packTasks = 0;                 // tasks that pack the panels of a round
   int64_t earlyBlocks = 0;               // blocks of a round that come before the next round's packing
   int64_t packers = 1;                   // threads that pack, each with left panels of its own
