@@ -85,6 +85,40 @@ Value NodeValues::scratchAddress(unsigned id, LaneScope &lanes) {
 
 //===- computation ---------------------------------------------------------------------------------------------===//
 
+namespace {
+
+/// The approximated sigmoids of a node. sigmoid(x) and sigmoid(-x) of one x share their parts.
+class NearSigmoids {
+public:
+  NearSigmoids(LaneBuilder &b, ArrayRef<std::optional<SigmoidOfStep>> sigmoids, const std::vector<bool> &needed)
+      : b(b) {
+    for (auto [sigmoid, isNeeded] : llvm::zip_equal(sigmoids, needed))
+      if (isNeeded && sigmoid)
+        sides[sigmoid->x].isNeeded[sigmoid->isMirrored] = true;
+  }
+
+  /// `x`: the value with the number sigmoid.x.
+  Value of(const SigmoidOfStep &sigmoid, Value x) {
+    Sides &side = sides[sigmoid.x];
+    if (!side.isNeeded[!sigmoid.isMirrored])
+      return nearSigmoid(b, x, sigmoid.isMirrored);
+    if (!side.both.first)
+      side.both = nearSigmoids(b, x);
+    return sigmoid.isMirrored ? side.both.second : side.both.first;
+  }
+
+private:
+  struct Sides {
+    bool isNeeded[2] = {};        // sigmoid(x), and sigmoid(-x)
+    std::pair<Value, Value> both; // null until they are made
+  };
+
+  LaneBuilder &b;
+  std::map<unsigned, Sides> sides; // by the number of x
+};
+
+} // namespace
+
 // Where 16 bits are enough, vectors of a target with scaling are approximated. What is enough follows from all that
 // reads the value in this kernel, so steady code has no approximations.
 Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
@@ -99,23 +133,7 @@ Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
   for (size_t i = 0; approximates && narrow[id] && i < sigmoids.size(); ++i)
     sigmoids[i] = sigmoidOf(steps, count, i);
   const std::vector<bool> needed = neededSteps(steps, count, sigmoids);
-  struct Sides {
-    bool isNeeded[2] = {}; // of x, and of -x
-    std::pair<Value, Value> both;
-  };
-  std::map<unsigned, Sides> sides; // by the number of x
-  for (auto [sigmoid, is] : llvm::zip_equal(sigmoids, needed))
-    if (is && sigmoid)
-      sides[sigmoid->x].isNeeded[sigmoid->isMirrored] = true;
-  auto nearSigmoidOf = [&](const SigmoidOfStep &sigmoid) {
-    auto &[isNeeded, both] = sides[sigmoid.x];
-    const Value x = numbered[sigmoid.x];
-    if (!isNeeded[!sigmoid.isMirrored])
-      return nearSigmoid(b, x, sigmoid.isMirrored);
-    if (!both.first)
-      both = nearSigmoids(b, x);
-    return sigmoid.isMirrored ? both.second : both.first;
-  };
+  NearSigmoids near(b, sigmoids, needed);
   for (auto [i, step] : llvm::enumerate(steps.steps)) {
     Type type = vector ? Type(b.vector(b.element(step.type))) : b.element(step.type);
     if (!needed[i]) {
@@ -127,7 +145,7 @@ Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
       continue;
     }
     if (sigmoids[i]) {
-      numbered.push_back(nearSigmoidOf(*sigmoids[i]));
+      numbered.push_back(near.of(*sigmoids[i], numbered[sigmoids[i]->x]));
       continue;
     }
     SmallVector<Value> operands;

@@ -377,11 +377,12 @@ void Product::multiplyBlock(const Call &call, int64_t round, Worker &worker, Pla
     results.accumulate = desc.accumulate || (!isFirst && !keepsSums);
     results.isBegun = keepsSums && !isFirst;
     results.isLast = !keepsSums || depth + stretch >= desc.k;
-    const bool isLast = number + 1 == chunk.stretches;
-    if (isLast)
-      block.upcoming = memoryOf(packedBy(call, worker, next));
+    ProductOperand upcoming;
+    if (number + 1 == chunk.stretches)
+      upcoming = packedBy(call, worker, next);
     else if (number + 1 >= packed)
-      block.upcoming = memoryOf(stretchOf(call.left, chunk.row + row, block.rows, chunk.stretch + number + 1));
+      upcoming = stretchOf(call.left, chunk.row + row, block.rows, chunk.stretch + number + 1);
+    block.upcoming = memoryOf(upcoming);
     kernel->multiply(block);
   }
   if (call.mirrors && chunk.stretch + chunk.stretches == ceilDiv(desc.k, stretch))
