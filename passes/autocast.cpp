@@ -53,11 +53,12 @@ void castBeforeLoops(Block &block, Type narrow) {
     const unsigned firstInput = body.getNumArguments() - static_cast<unsigned>(loop.getInputs().size());
     for (unsigned i = 0, inputs = static_cast<unsigned>(loop.getInputs().size()); i < inputs; ++i) {
       Value input = loop.getInputs()[i];
+      if (!isa<BlockArgument>(input) || !tensorType(input).getElementType().isF32())
+        continue;
       SmallVector<Operation *> casts;
-      llvm::copy_if(body.getArgument(firstInput + i).getUsers(), std::back_inserter(casts), [&](Operation *user) {
-        return isCastTo(user, narrow) && tensorType(input).getElementType().isF32();
-      });
-      if (casts.empty() || !isa<BlockArgument>(input))
+      llvm::copy_if(body.getArgument(firstInput + i).getUsers(), std::back_inserter(casts),
+                    [&](Operation *user) { return isCastTo(user, narrow); });
+      if (casts.empty())
         continue;
       Value &cast = known[input];
       if (!cast) {

@@ -35,9 +35,6 @@ private:
   void addToKeys(const AttentionBlock &block, Value keySpan, Steps groups);
   void addToQueries(const AttentionBlock &block, Value group);
 
-  HeadRows queryRows(unsigned operand, const AttentionBlock &block) {
-    return rowsOf(operand, block.batch, block.head, block.firstQuery, block.queryCount);
-  }
   /// A row of 32 queries' P or dS, or (of half as many keys) one of 16 queries' pairs: words of `part`, which has
   /// `rows` of them for each group.
   Value row(int64_t part, Value group, int64_t rows, Value row) {
@@ -79,12 +76,12 @@ void TiledBackward::packKeys(const AttentionBlock &block) {
 }
 
 void TiledBackward::runQueries(AttentionBlock block) {
-  amx.packColumns(queryRows(q, block), signs, place(blocks.queryColumns));
-  amx.packColumns(queryRows(dOut, block), {}, place(blocks.dOutColumns));
-  amx.packRowPairs(queryRows(q, block), place(blocks.queryPairs));
-  amx.packRowPairs(queryRows(dOut, block), place(blocks.dOutPairs));
-  sumProducts(block, queryRows(out, block), queryRows(dOut, block), place(blocks.total)); // deltas
-  loadLogarithms(block, lse, b.literal(t.f32, std::numbers::log2e), place(blocks.top));   // to the base 2
+  amx.packColumns(rowsOfQueries(q, block), signs, place(blocks.queryColumns));
+  amx.packColumns(rowsOfQueries(dOut, block), {}, place(blocks.dOutColumns));
+  amx.packRowPairs(rowsOfQueries(q, block), place(blocks.queryPairs));
+  amx.packRowPairs(rowsOfQueries(dOut, block), place(blocks.dOutPairs));
+  sumProducts(block, rowsOfQueries(out, block), rowsOfQueries(dOut, block), place(blocks.total)); // deltas
+  loadLogarithms(block, lse, b.literal(t.f32, std::numbers::log2e), place(blocks.top));           // to the base 2
   t.fill(place(blocks.sums), 2 * blocks.words * queries, 0);
   forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
   HeadRows target = rowsOfResult(dQ, number(Number::queries), number(Number::heads), block.batch, block.head,

@@ -30,9 +30,6 @@ private:
   void differentiate(const AttentionBlock &block, Value lane);
   void addToKeys(const AttentionBlock &block, Value weights, Value rows, Value sums);
 
-  HeadRows queryRows(unsigned operand, const AttentionBlock &block) {
-    return rowsOf(operand, block.batch, block.head, block.firstQuery, block.queryCount);
-  }
   HeadRows keyRows(unsigned operand, const AttentionBlock &block) {
     return rowsOf(operand, block.batch, block.keyHead, block.firstKey, block.keyCount);
   }
@@ -62,10 +59,10 @@ void Backward::runUnit(Value unit) {
 }
 
 void Backward::runQueries(const AttentionBlock &block, const AttentionBlock &later) {
-  t.packColumns(queryRows(q, block), place(blocks.queryColumns));
-  t.packColumns(queryRows(dOut, block), place(blocks.dOutColumns));
-  t.packRowPairs(queryRows(q, block), place(blocks.queryPairs));
-  t.packRowPairs(queryRows(dOut, block), place(blocks.dOutPairs));
+  t.packColumns(rowsOfQueries(q, block), place(blocks.queryColumns));
+  t.packColumns(rowsOfQueries(dOut, block), place(blocks.dOutColumns));
+  t.packRowPairs(rowsOfQueries(q, block), place(blocks.queryPairs));
+  t.packRowPairs(rowsOfQueries(dOut, block), place(blocks.dOutPairs));
   sumDeltas(block);
   loadLogarithms(block, lse, {}, place(blocks.top));
   t.fill(place(blocks.sums), blocks.width * queries, 0);
@@ -81,7 +78,7 @@ void Backward::runQueries(const AttentionBlock &block, const AttentionBlock &lat
 
 /// Each query's dOut · out. The place of dQ's sums, which do not begin yet, holds the columns of out.
 void Backward::sumDeltas(const AttentionBlock &block) {
-  t.packColumns(queryRows(out, block), place(blocks.sums));
+  t.packColumns(rowsOfQueries(out, block), place(blocks.sums));
   t.forEach(b.i64(0), block.queryCount, blocks.lanes, [&](Value lane) {
     Value sum = b.loop(b.i64(0), b.i64(blocks.steps), 1, t.floats(0), [&](Value step, ValueRange carried) {
       Value word = b.add(b.mul(step, queries), lane);

@@ -55,7 +55,7 @@ void Forward::runUnit(Value unit) {
   const AttentionBlock block = blockOf(unit), later = blockOf(nextUnit);
   top = place(blocks.top);
   total = place(blocks.total);
-  t.packColumns(rowsOf(0, block.batch, block.head, block.firstQuery, block.queryCount), place(blocks.queryColumns));
+  t.packColumns(rowsOfQueries(0, block), place(blocks.queryColumns));
   t.fill(top, queries, -infinity);
   t.fill(total, queries, 0);
   t.fill(place(blocks.sums), blocks.width * queries, 0);

@@ -173,8 +173,8 @@ Value AttentionFunction::isSeen(const SeenKeys &seen, const AttentionBlock &bloc
 
 //===- products ------------------------------------------------------------------------------------------------===//
 
-HeadRows AttentionFunction::rowsOfQueries(unsigned operand, const AttentionBlock &later) {
-  return rowsOf(operand, later.batch, later.head, later.firstQuery, later.queryCount);
+HeadRows AttentionFunction::rowsOfQueries(unsigned operand, const AttentionBlock &block) {
+  return rowsOf(operand, block.batch, block.head, block.firstQuery, block.queryCount);
 }
 
 HeadRows AttentionFunction::rowsOfNewKeys(unsigned operand, const AttentionBlock &later) {

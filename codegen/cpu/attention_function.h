@@ -109,9 +109,9 @@ protected:
   /// first block of keys, the rows of `soon` are prefetched meanwhile, as many of each as a block has keys.
   void multiplyRows(const AttentionBlock &block, mlir::Value rows, mlir::Value columns, mlir::Value to,
                     mlir::Value factor, llvm::ArrayRef<HeadRows> soon);
-  /// Rows of an operand that a later block of queries reads.
-  HeadRows rowsOfQueries(unsigned operand, const AttentionBlock &later);
-  /// The same of an operand that has a row for each key: those keys that causal masks show to no earlier block.
+  /// The rows of an operand for the queries of a block.
+  HeadRows rowsOfQueries(unsigned operand, const AttentionBlock &block);
+  /// Rows of an operand that has one for each key: those keys that causal masks show to no block before `later`.
   HeadRows rowsOfNewKeys(unsigned operand, const AttentionBlock &later);
   /// Adds the bias to the block's scores [key][query], where the form has one.
   void addBias(const AttentionBlock &block, mlir::Value scores);

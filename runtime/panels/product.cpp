@@ -80,6 +80,11 @@ struct Product::Task {
   int64_t round, number;
 };
 
+/// What a packing packs: of stretch `stretch` of a round the panels from `panel` on.
+struct Product::Packing {
+  int64_t stretch, panel;
+};
+
 /// A block within a chunk.
 struct Product::Place {
   int64_t row, column, columns;
@@ -284,14 +289,19 @@ Product::Chunk Product::chunkOf(int64_t round) const {
           first,  std::min(stretches, ceilDiv(desc.k, stretch) - first)};
 }
 
+Product::Packing Product::packingOf(int64_t number) const {
+  const int64_t ofStretch = packTasks / stretches;
+  return {number / ofStretch, number % ofStretch * packedPanels};
+}
+
 ProductOperand Product::rightPart(const Call &call, int64_t round, int64_t number) const {
   const Chunk chunk = chunkOf(round);
-  const int64_t ofStretch = packTasks / stretches, columns = packedPanels * kernel->columns;
-  const int64_t column = number % ofStretch * columns;
-  if (number / ofStretch >= chunk.stretches || column >= chunk.columns)
+  const auto [ofRound, panel] = packingOf(number);
+  const int64_t column = panel * kernel->columns;
+  if (ofRound >= chunk.stretches || column >= chunk.columns)
     return {};
-  return stretchOf(call.right, chunk.column + column, std::min(columns, chunk.columns - column),
-                   chunk.stretch + number / ofStretch);
+  return stretchOf(call.right, chunk.column + column, std::min(packedPanels * kernel->columns, chunk.columns - column),
+                   chunk.stretch + ofRound);
 }
 
 ProductOperand Product::packedBy(const Call &call, const Worker &worker, const Task &task) const {
@@ -312,9 +322,9 @@ void Product::packRight(const Call &call, Progress &progress, const Task &task) 
   std::atomic<int64_t> &packed = progress.packed[static_cast<size_t>(pack % slots)];
   awaitCount(progress.multiplied[static_cast<size_t>(pack % slots)], turn * roundsOfPack() * blocks.tasks);
   if (const ProductOperand part = rightPart(call, task.round, task.number); part.lines > 0) {
-    const int64_t ofStretch = packTasks / stretches;
-    Panels to = rightPanels(call.scratch, pack, task.number / ofStretch);
-    to.data += task.number % ofStretch * packedPanels * to.stride;
+    const auto [ofRound, panel] = packingOf(task.number);
+    Panels to = rightPanels(call.scratch, pack, ofRound);
+    to.data += panel * to.stride;
     kernel->packRight(part, 0, ceilDiv(part.lines, kernel->columns), to);
   }
   packed.fetch_add(1, std::memory_order_release);

@@ -5,9 +5,9 @@
 //      while blocks of this one are multiplied, so that threads seldom wait for each other.
 //   3. Then each thread takes blocks: rows whose panels of A it packs into memory of its own, which stays in its
 //      second-level cache, times all columns of the chunk, or some of them for the last blocks; those of the same rows
-//      find their panels packed. Each right panel is in the first-level cache while it meets the block's left ones. What
-//      the thread probably packs after the block is prefetched meanwhile.
-//      Registers hold sums of 6 rows and 16 columns, with AVX-512 of 14 rows and 32 columns.
+//      find their panels packed. Each right panel is in the first-level cache while it meets the block's left ones.
+//      What the thread probably packs after the block is prefetched meanwhile. Registers hold sums of 6 rows and 16
+//      columns, with AVX-512 of 14 rows and 32 columns.
 //   4. A block goes through the stretches one after another: the first sets C, later ones add to it. The sums of 16-bit
 //      results wait in scratch and are rounded once.
 // Matmuls of few rows, or of one column, read B where it lies instead. Of a matrix times its own transpose, which is
@@ -38,6 +38,7 @@ public:
 private:
   struct Call;
   struct Chunk;
+  struct Packing;
   struct Place;
   struct Progress;
   struct Task;
@@ -94,6 +95,7 @@ private:
   }
   int64_t allTasks() const { return packTasks + rounds * (blocks.tasks + packTasks); }
   Task taskOf(int64_t number) const;
+  Packing packingOf(int64_t number) const;
   Place placeOf(int64_t block) const;
   /// What packing number `number` of a round packs; no lines if that is nothing.
   ProductOperand rightPart(const Call &call, int64_t round, int64_t number) const;
