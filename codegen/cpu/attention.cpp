@@ -90,8 +90,6 @@ void AttentionBlocks::layOut(const AttentionForm &form) {
   bool pairs = perWord > 1, backward = form.kind == AttentionKind::backward;
   zeros = take(std::max(width, words));
   queryColumns = take(words * queries);
-  keyRows = take(keys * words);
-  valuePairs = backward ? 0 : take(keys / perWord * width);
   scores = take(keys * queries);
   sums = take(width * queries);
   top = take(queries);
@@ -99,10 +97,13 @@ void AttentionBlocks::layOut(const AttentionForm &form) {
   dOutColumns = backward ? take(words * queries) : 0;
   queryPairs = backward ? take(queries / perWord * width) : 0;
   dOutPairs = backward ? take(queries / perWord * width) : 0;
-  valueRows = backward ? take(keys * words) : 0;
-  keyPairs = backward && pairs ? take(keys / perWord * width) : keyRows;
   dP = backward ? take(keys * queries) : 0;
   weightPairs = backward && pairs ? take(keys / perWord * queries) : dP;
+  packedEnd = take(2);
+  const int64_t ofRow = 4 * words, ofPair = 4 * width / perWord;
+  valueRows = valuePairs = ofRow;
+  keyPairs = pairs ? 2 * ofRow : keyRows;
+  bytesOfKey = ofRow + (backward ? ofRow + (pairs ? ofPair : 0) : ofPair);
 }
 
 void AttentionBlocks::layOutTiles(const AttentionForm &form) {
@@ -130,7 +131,7 @@ void AttentionBlocks::layOutTiles(const AttentionForm &form) {
 }
 
 int64_t AttentionBlocks::keyBytes(int64_t allKeys) const {
-  return byTiles ? bytesOfKey * static_cast<int64_t>(llvm::alignTo(allKeys, rows)) : 0;
+  return bytesOfKey * static_cast<int64_t>(llvm::alignTo(allKeys, rows));
 }
 
 } // namespace tcc::cpu

@@ -38,10 +38,8 @@ enum class AttentionNumber : uint8_t {
   heads,
   keyHeads,
   group,     // heads / keyHeads
-  units,     // pieces of work: a block of queries (forward), a part of a head (forward with AMX), a part of a key head
-             // (backward)
-  parts,     // backward: parts of each key head, which share out its blocks of queries; if there are several, each has
-             // sums of its own. Forward: units of each head
+  units,     // pieces of work: parts of each key head (forward with AMX, of each head)
+  parts,     // how many; they share out its blocks of queries. Backward each has sums of its own if there are several
   sums,      // backward with several parts: where in the scratch the units' sums of dK and dV begin, in bytes
   workers,   // items of the launch; in each round a worker takes one unit, and every other round counts from the last
              // worker
@@ -76,30 +74,32 @@ struct AttentionBlocks {
 
   // Where each part begins:
   // - queryColumns, dOutColumns: queries and dOut, transposed;
-  // - keyRows, valueRows: keys and values as rows;
-  // - queryPairs, dOutPairs, keyPairs, valuePairs: the same rows as words that hold elements of two rows;
+  // - queryPairs, dOutPairs: the same rows as words that hold elements of two rows;
   // - scores, dP: their place is later taken by P and dS;
   // - weightPairs: P or dS as words that hold two keys (the forward function with AMX has them in `weights`);
   // - sums: sums of out or dQ, transposed;
   // - top, total: one number for each query;
+  // - packedEnd: how many keys of the unit's head are packed;
   // - kept: for each key a row of 64 bits, one for each query, set where dropout keeps the pair. The table begins at
   //   the block's first key, rounded down to a multiple of keptKeys.
   static constexpr int64_t keptKeys = 16;
-  int64_t zeros, queryColumns, dOutColumns, queryPairs, dOutPairs, keyRows, valueRows, keyPairs, valuePairs, scores, dP,
-      weightPairs, sums, top, total, kept;
+  int64_t zeros, queryColumns, dOutColumns, queryPairs, dOutPairs, scores, dP, weightPairs, sums, top, total, packedEnd,
+      kept;
   // With AMX alone: the configuration of its tiles; P and dS as left factors. Forward: P of this step and of the one
   // before, as right factors.
   int64_t configuration, weights, dWeights;
 
-  // Bytes of all these. With AMX a head's packed keys follow; backward with one part adds sums of dK and dV.
+  // Bytes of all these. A head's packed keys follow; backward with one part adds sums of dK and dV.
   int64_t bytes;
 
   AttentionBlocks(const AttentionForm &form, const VectorTarget &target);
   /// Elements of dK, or of dV: a row for each key, and `rows` more that the last keys' products may write.
   int64_t sumElements(int64_t allKeys) const { return (allKeys + rows) * width; }
   int64_t sumBytes(int64_t allKeys) const { return 2 * 4 * sumElements(allKeys); }
-  /// With AMX, else 0: bytes of one packed key with its value, and of all keys of a head.
-  int64_t bytesOfKey = 0;
+  // Bytes of one packed key with its value, and where in them its parts begin: keys and values as rows, or as words
+  // that hold elements of two rows. Forward these are keyRows and valuePairs alone.
+  int64_t bytesOfKey = 0, keyRows = 0, valueRows = 0, keyPairs = 0, valuePairs = 0;
+  /// Bytes of all packed keys of a head.
   int64_t keyBytes(int64_t allKeys) const;
 
 private:

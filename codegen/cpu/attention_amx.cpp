@@ -120,7 +120,8 @@ void AmxTiles::productOfColumns(const TileSums &sums, const TileFactor &left, co
 
 //===- packing -------------------------------------------------------------------------------------------------===//
 
-void AmxTiles::forSpans(const HeadRows &rows, Value first, int64_t step, AttentionTiles::Body body) {
+void AmxTiles::forSpans(const HeadRows &rows, int64_t step, AttentionTiles::Body body) {
+  Value first = rows.first ? rows.first : b.i64(0);
   Value low = t.sub(first, b.mod(first, span)), high = b.mul(t.ceilDiv(b.add(first, rows.count), span), span);
   t.forEach(low, high, step, body);
 }
@@ -149,50 +150,11 @@ Value AmxTiles::interleaved(Value x, Value y, bool high) {
   return b.create<LLVM::BitcastOp>(b.vector(t.f32), both);
 }
 
-/// 16 rows of words: pairs of rows within each 128 bits, pairs of pairs, and then those parts of 128 bits by twos.
-SmallVector<Value> AmxTiles::transposed(ArrayRef<Value> from) {
-  auto shuffle = [&](Value x, Value y, function_ref<int64_t(int64_t)> source) {
-    SmallVector<int32_t> order;
-    for (int64_t i = 0; i < rows; ++i)
-      order.push_back(static_cast<int32_t>(source(i)));
-    return Value(b.create<LLVM::ShuffleVectorOp>(x, y, order));
-  };
-  // lane 4p + i of part p: words of x and y by turns, from the low (or high) half of the part, so many at a time
-  auto interleave = [&](Value x, Value y, int64_t words, int64_t high) {
-    return shuffle(x, y, [=](int64_t lane) {
-      int64_t part = lane / 4 * 4, i = lane % 4;
-      return i / words % 2 * rows + part + 2 * high + i / (2 * words) * words + i % words;
-    });
-  };
-  // the even (or odd) parts of x, then those of y
-  auto parts = [&](Value x, Value y, int64_t odd) {
-    return shuffle(x, y, [=](int64_t lane) { return lane / 8 * rows + (lane / 4 % 2 * 2 + odd) * 4 + lane % 4; });
-  };
-  Value columns[4][4]; // [rows / 4][column % 4]: part p holds column 4p + that of four rows
-  for (int64_t four = 0; four < 4; ++four) {
-    const Value *row = &from[4 * four];
-    for (int64_t high = 0; high < 2; ++high) {
-      Value low = interleave(row[0], row[1], 1, high), above = interleave(row[2], row[3], 1, high);
-      for (int64_t i = 0; i < 2; ++i)
-        columns[four][2 * high + i] = interleave(low, above, 2, i);
-    }
-  }
-  SmallVector<Value> to(rows);
-  for (int64_t column = 0; column < 4; ++column)
-    for (int64_t odd = 0; odd < 2; ++odd) {
-      Value first = parts(columns[0][column], columns[1][column], odd),
-            second = parts(columns[2][column], columns[3][column], odd);
-      for (int64_t i = 0; i < 2; ++i)
-        to[4 * (2 * i + odd) + column] = parts(first, second, i);
-    }
-  return to;
-}
-
-void AmxTiles::packRows(const HeadRows &source, Value first, Value to) {
+void AmxTiles::packRows(const HeadRows &source, Value to) {
   int64_t vectors = blocks.words / rows;
-  forSpans(source, first, 1, [&](Value row) {
-    Value from = t.rowAddress(source, t.sub(row, first));
-    fetchRows(source, b.add(t.sub(row, first), ahead), 1);
+  forSpans(source, 1, [&](Value row) {
+    Value from = t.rowAddress(source, row);
+    fetchRows(source, b.add(row, ahead), 1);
     Value place = b.add(b.mul(b.div(row, rows), vectors * rows), b.mod(row, rows));
     Value target = t.at(to, b.mul(place, rows));
     for (int64_t i = 0; i < vectors; ++i)
@@ -200,12 +162,12 @@ void AmxTiles::packRows(const HeadRows &source, Value first, Value to) {
   });
 }
 
-void AmxTiles::packTransposed(const HeadRows &source, Value first, Value to) {
-  forSpans(source, first, span, [&](Value row) {
+void AmxTiles::packTransposed(const HeadRows &source, Value to) {
+  forSpans(source, span, [&](Value row) {
     SmallVector<Value> addresses;
     for (int64_t i = 0; i < span; ++i)
-      addresses.push_back(t.rowAddress(source, b.add(t.sub(row, first), i)));
-    fetchRows(source, b.add(t.sub(row, first), span), span);
+      addresses.push_back(t.rowAddress(source, b.add(row, i)));
+    fetchRows(source, b.add(row, span), span);
     Value block = t.at(to, b.mul(b.div(row, span), blocks.width * rows));
     auto chunk = [&](Value element, int64_t elementsThere) {
       SmallVector<Value> loaded;
@@ -215,7 +177,7 @@ void AmxTiles::packTransposed(const HeadRows &source, Value first, Value to) {
         SmallVector<Value> pairs;
         for (int64_t i = 0; i < rows; ++i)
           pairs.push_back(interleaved(loaded[2 * i], loaded[2 * i + 1], high));
-        for (auto [i, words] : llvm::enumerate(transposed(pairs))) {
+        for (auto [i, words] : llvm::enumerate(t.transposed(pairs))) {
           int64_t which = rowOfLane(static_cast<int64_t>(i), high);
           if (which < rows || elementsThere > rows)
             t.storeWords(words, t.at(block, b.mul(b.add(element, which), rows)));
@@ -230,7 +192,7 @@ void AmxTiles::packTransposed(const HeadRows &source, Value first, Value to) {
 }
 
 void AmxTiles::packColumns(const HeadRows &source, Value signs, Value to) {
-  forSpans(source, b.i64(0), rows, [&](Value row) {
+  forSpans(source, rows, [&](Value row) {
     SmallVector<Value> addresses;
     for (int64_t i = 0; i < rows; ++i)
       addresses.push_back(t.rowAddress(source, b.add(row, i)));
@@ -239,7 +201,7 @@ void AmxTiles::packColumns(const HeadRows &source, Value signs, Value to) {
       SmallVector<Value> loaded;
       for (Value address : addresses)
         loaded.push_back(t.loadRowWords(address, word, elementsThere));
-      for (auto [i, column] : llvm::enumerate(transposed(loaded))) {
+      for (auto [i, column] : llvm::enumerate(t.transposed(loaded))) {
         Value place = t.at(target, b.mul(b.add(word, static_cast<int64_t>(i)), rows));
         if (signs) {
           Value bits = b.create<LLVM::BitcastOp>(b.vector(b.builder.getI32Type()), column);
@@ -264,7 +226,7 @@ void AmxTiles::packRowPairs(const HeadRows &source, Value to) {
     return Value(b.create<LLVM::BitcastOp>(b.vector(t.f32), both));
   };
   constexpr int64_t column = AttentionBlocks::queries / 2 * rows; // words of 16 elements
-  forSpans(source, b.i64(0), 2, [&](Value row) {
+  forSpans(source, 2, [&](Value row) {
     Value even = t.rowAddress(source, row), odd = t.rowAddress(source, b.add(row, 1));
     Value target = t.at(to, b.mul(b.div(row, 2), rows));
     for (int64_t first = 0; first < blocks.width; first += span) {
@@ -302,7 +264,7 @@ void AmxTiles::storeTransposed(Value from, const HeadRows &target, bool isInterl
       auto sums = [&](int64_t row) { return t.mulF(t.loadWords(t.at(corner, row * rows)), scale); };
       pairs.push_back(t.narrowPairs(sums(i), sums(i + 1)));
     }
-    for (auto [i, words] : llvm::enumerate(transposed(pairs))) {
+    for (auto [i, words] : llvm::enumerate(t.transposed(pairs))) {
       auto lane = static_cast<int64_t>(i);
       Value row = b.add(group, isInterleaved ? rowOfLane(lane, half > 0) : half * rows + lane);
       b.when(t.is(Predicate::slt, row, target.count), [&, words = words] {

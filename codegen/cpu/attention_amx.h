@@ -55,13 +55,12 @@ public:
   /// Fetches the rows [first, first + count) into the cache. They need not exist.
   void fetchRows(const HeadRows &rows, mlir::Value first, int64_t count);
 
-  // Packing. `first` is the number of row 0. Packing begins at the multiple of 32 at or below it and ends at the next
-  // multiple after the last row; rows that do not exist are zeros. Each row is filled up with zeros to a multiple of 32
-  // elements.
+  // Packing begins at the multiple of 32 at or below the first row's number and ends at the next multiple after the
+  // last row; rows that do not exist are zeros. Each row is filled up with zeros to a multiple of 32 elements.
   /// Left: [row / 16][element / 32][row % 16][32 elements].
-  void packRows(const HeadRows &rows, mlir::Value first, mlir::Value to);
+  void packRows(const HeadRows &rows, mlir::Value to);
   /// Left, transposed: [row / 32][element][32 rows].
-  void packTransposed(const HeadRows &rows, mlir::Value first, mlir::Value to);
+  void packTransposed(const HeadRows &rows, mlir::Value to);
   /// Right, transposed: [row / 16][pair of elements][16 rows]; `signs` are flipped bits of a word, or null.
   void packColumns(const HeadRows &rows, mlir::Value signs, mlir::Value to);
   /// Right: [element / 16][pair of rows][16 elements].
@@ -94,8 +93,7 @@ private:
   void storeSums(const TileSums &sums, int64_t row, int64_t across);
   void multiplyRow(const TileFactor &left, const TileFactor &right, int64_t row, int64_t across, mlir::Value step);
   void forSteps(mlir::Value begin, mlir::Value end, AttentionTiles::Body body);
-  void forSpans(const HeadRows &rows, mlir::Value first, int64_t step, AttentionTiles::Body body);
-  llvm::SmallVector<mlir::Value> transposed(llvm::ArrayRef<mlir::Value> from);
+  void forSpans(const HeadRows &rows, int64_t step, AttentionTiles::Body body);
   mlir::Value halves(mlir::Value words);
   void storeElements(mlir::Value words, mlir::Value address, int64_t count);
 };

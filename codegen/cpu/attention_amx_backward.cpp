@@ -55,12 +55,9 @@ void TiledBackward::runUnit(Value unit) {
   packKeys(block);
 
   forQueriesOfKeys(unit, block, [&](const AttentionBlock &one, const AttentionBlock &) { runQueries(one); });
-  auto rowsOfKeys = [&](unsigned result) {
-    return rowsOfResult(result, keys, keyHeads, block.batch, block.keyHead, b.i64(0), keys);
-  };
   b.when(isWhole, [&] {
-    amx.storeRows(sumsOfK, scale, rowsOfKeys(dK));
-    amx.storeRows(sumsOfV, {}, rowsOfKeys(dV));
+    amx.storeRows(sumsOfK, scale, resultOfKeys(dK, block));
+    amx.storeRows(sumsOfV, {}, resultOfKeys(dV, block));
   });
 }
 
@@ -68,11 +65,9 @@ void TiledBackward::packKeys(const AttentionBlock &block) {
   keyRows = packedKeys(0);
   valueRows = packedKeys(4 * blocks.words);
   keyColumns = packedKeys(8 * blocks.words);
-  Value first;
-  HeadRows keys = seenRows(k, block, first), values = seenRows(v, block, first);
-  amx.packRows(keys, first, keyRows);
-  amx.packRows(values, first, valueRows);
-  amx.packTransposed(keys, first, keyColumns);
+  amx.packRows(seenRows(k, block), keyRows);
+  amx.packRows(seenRows(v, block), valueRows);
+  amx.packTransposed(seenRows(k, block), keyColumns);
 }
 
 void TiledBackward::runQueries(AttentionBlock block) {
@@ -84,9 +79,7 @@ void TiledBackward::runQueries(AttentionBlock block) {
   loadLogarithms(block, lse, b.literal(t.f32, std::numbers::log2e), place(blocks.top));           // to the base 2
   t.fill(place(blocks.sums), 2 * blocks.words * queries, 0);
   forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
-  HeadRows target = rowsOfResult(dQ, number(Number::queries), number(Number::heads), block.batch, block.head,
-                                 block.firstQuery, block.queryCount);
-  amx.storeTransposed(place(blocks.sums), target, true, [&](Value) { return scale; });
+  amx.storeTransposed(place(blocks.sums), resultOfQueries(dQ, block), true, [&](Value) { return scale; });
 }
 
 void TiledBackward::addKeys(const AttentionBlock &block) {

@@ -87,10 +87,8 @@ void TiledForward::runUnit(Value unit) {
   total = place(blocks.total);
   keyRows = packedKeys(0);
   valueColumns = packedKeys(4 * blocks.words);
-  Value first;
-  HeadRows keys = seenRows(1, block, first), values = seenRows(2, block, first);
-  amx.packRows(keys, first, keyRows);
-  amx.packTransposed(values, first, valueColumns);
+  amx.packRows(seenRows(k, block), keyRows);
+  amx.packTransposed(seenRows(v, block), valueColumns);
 
   Value queryBlocks = t.ceilDiv(number(Number::queries), queries);
   t.forEach(b.i64(0), t.ceilDiv(queryBlocks, parts), 1, [&](Value round) {
@@ -294,9 +292,8 @@ void TiledForward::finish(const AttentionBlock &block) {
   });
   t.forEach(b.i64(0), block.queryCount, 1,
             [&](Value query) { b.store(b.load(t.at(base, query), t.f32), t.at(lse, query), t.f32); });
-  HeadRows out = rowsOfResult(0, number(Number::queries), number(Number::heads), block.batch, block.head,
-                              block.firstQuery, block.queryCount);
-  amx.storeTransposed(place(blocks.sums), out, false, [&](Value lane) { return t.loadWords(t.at(total, lane)); });
+  amx.storeTransposed(place(blocks.sums), resultOfQueries(0, block), false,
+                      [&](Value lane) { return t.loadWords(t.at(total, lane)); });
 }
 
 } // namespace

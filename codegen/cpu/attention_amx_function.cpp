@@ -21,18 +21,6 @@ void AmxFunction::beginWorker() {
   exponentScale = b.create<arith::SelectOp>(isLess, least, scaled);
 }
 
-HeadRows AmxFunction::seenRows(unsigned operand, const AttentionBlock &block, Value &first) {
-  Value keys = number(Number::keys), diagonal = number(Number::diagonal);
-  Value end = t.clamp(b.add(number(Number::queries), diagonal), keys);
-  first = t.clamp(b.add(t.sub(diagonal, number(Number::window)), 1), end);
-  return rowsOf(operand, block.batch, block.keyHead, first, t.sub(end, first));
-}
-
-Value AmxFunction::packedKeys(int64_t bytesOfKey) {
-  Value all = b.mul(t.ceilDiv(number(Number::keys), span), span);
-  return b.offset(place(blocks.bytes), b.builder.getI8Type(), b.mul(all, bytesOfKey));
-}
-
 AmxFunction::Steps AmxFunction::keySpans(const AttentionBlock &block, Value group) {
   Value query = b.mul(group, span), last = t.least(b.add(query, span), block.queryCount);
   Value offset = t.sub(b.add(block.firstQuery, number(Number::diagonal)), block.firstKey);

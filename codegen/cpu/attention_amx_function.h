@@ -26,10 +26,6 @@ protected:
   void beginWorker() override;
   void endWorker() override { amx.release(); }
 
-  /// The keys of a head that at least one query sees. No other key is read.
-  HeadRows seenRows(unsigned operand, const AttentionBlock &block, mlir::Value &first);
-  /// The scratch after a worker's blocks and after `bytesOfKey` bytes for each key of a head (whole spans of keys).
-  mlir::Value packedKeys(int64_t bytesOfKey);
   int64_t rowTiles() const { return 2 * blocks.words * 2 / rowBytes; } // of a packed row: steps of 32 elements
 
   struct Steps {

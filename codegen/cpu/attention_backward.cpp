@@ -30,9 +30,6 @@ private:
   void differentiate(const AttentionBlock &block, Value lane);
   void addToKeys(const AttentionBlock &block, Value weights, Value rows, Value sums);
 
-  HeadRows keyRows(unsigned operand, const AttentionBlock &block) {
-    return rowsOf(operand, block.batch, block.keyHead, block.firstKey, block.keyCount);
-  }
   Value word(int64_t part, Value key, Value column) { return t.at(place(part), b.add(b.mul(key, queries), column)); }
 };
 
@@ -43,37 +40,33 @@ void Backward::runUnit(Value unit) {
   block.batch = t.div(keyUnit, keyHeads);
   block.keyHead = t.mod(keyUnit, keyHeads);
   Value room = b.mul(b.add(keys, blocks.rows), blocks.width);
-  sumsOfK = b.create<arith::SelectOp>(isWhole, place(blocks.bytes), sumsOfUnit(unit));
+  sumsOfK = b.create<arith::SelectOp>(isWhole, packedKeys(blocks.bytesOfKey), sumsOfUnit(unit));
   sumsOfV = t.at(sumsOfK, room);
   t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });
-
+  beginKeys(block);
   forQueriesOfKeys(unit, block,
                    [&](const AttentionBlock &one, const AttentionBlock &later) { runQueries(one, later); });
-  auto rowsOfKeys = [&](unsigned result) {
-    return rowsOfResult(result, keys, keyHeads, block.batch, block.keyHead, b.i64(0), keys);
-  };
   b.when(isWhole, [&] {
-    t.storeRows(sumsOfK, scale, rowsOfKeys(dK));
-    t.storeRows(sumsOfV, {}, rowsOfKeys(dV));
+    t.storeRows(sumsOfK, scale, resultOfKeys(dK, block));
+    t.storeRows(sumsOfV, {}, resultOfKeys(dV, block));
   });
 }
 
 void Backward::runQueries(const AttentionBlock &block, const AttentionBlock &later) {
   t.packColumns(rowsOfQueries(q, block), place(blocks.queryColumns));
   t.packColumns(rowsOfQueries(dOut, block), place(blocks.dOutColumns));
-  t.packRowPairs(rowsOfQueries(q, block), place(blocks.queryPairs));
-  t.packRowPairs(rowsOfQueries(dOut, block), place(blocks.dOutPairs));
+  t.packRowPairs(rowsOfQueries(q, block), b.i64(0), block.queryCount, place(blocks.queryPairs));
+  t.packRowPairs(rowsOfQueries(dOut, block), b.i64(0), block.queryCount, place(blocks.dOutPairs));
   sumDeltas(block);
   loadLogarithms(block, lse, {}, place(blocks.top));
   t.fill(place(blocks.sums), blocks.width * queries, 0);
   const HeadRows ofQueries[] = {rowsOfQueries(q, later), rowsOfQueries(dOut, later), rowsOfQueries(out, later)};
-  const HeadRows ofKeys[] = {rowsOfNewKeys(k, later), rowsOfNewKeys(v, later)};
+  const HeadRows ofKeys[] = {rowsOfNewKeys(k, later), rowsOfNewKeys(v, later), resultOfQueries(dQ, block),
+                             resultOfNewKeys(dK, block), resultOfNewKeys(dV, block)};
   forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys, ofQueries, ofKeys); });
   // Logarithms are no longer needed: their place holds the factor of each query.
   t.forEach(queries, blocks.lanes, [&](Value lane) { t.storeWords(scale, t.at(place(blocks.top), lane)); });
-  t.storeColumns(place(blocks.sums), place(blocks.top),
-                 rowsOfResult(dQ, number(Number::queries), number(Number::heads), block.batch, block.head,
-                              block.firstQuery, block.queryCount));
+  t.storeColumns(place(blocks.sums), place(blocks.top), resultOfQueries(dQ, block));
 }
 
 /// Each query's dOut · out. The place of dQ's sums, which do not begin yet, holds the columns of out.
@@ -90,19 +83,23 @@ void Backward::sumDeltas(const AttentionBlock &block) {
 }
 
 void Backward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soonOfQueries, ArrayRef<HeadRows> soonOfKeys) {
-  t.packRows(keyRows(k, block), place(blocks.keyRows));
-  t.packRows(keyRows(v, block), place(blocks.valueRows));
-  if (blocks.perWord > 1)
-    t.packRowPairs(keyRows(k, block), place(blocks.keyPairs));
-  multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale, soonOfQueries);
+  Value keyRows = packedKeys(blocks.keyRows), valueRows = packedKeys(blocks.valueRows),
+        keyPairs = packedKeys(blocks.keyPairs);
+  forNewKeys(block, [&](Value begin, Value end) {
+    t.packRows(seenRows(k, block), begin, end, keyRows);
+    t.packRows(seenRows(v, block), begin, end, valueRows);
+    if (blocks.perWord > 1)
+      t.packRowPairs(seenRows(k, block), begin, end, keyPairs);
+  });
+  multiplyRows(block, keyRows, place(blocks.queryColumns), place(blocks.scores), scale, soonOfQueries);
   addBias(block, place(blocks.scores));
-  multiplyRows(block, place(blocks.valueRows), place(blocks.dOutColumns), place(blocks.dP), keepScale, soonOfKeys);
+  multiplyRows(block, valueRows, place(blocks.dOutColumns), place(blocks.dP), keepScale, soonOfKeys);
   findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
   t.forEach(b.i64(0), lanes, 2 * blocks.lanes, [&](Value lane) { differentiate(block, lane); });
   addToKeys(block, place(blocks.scores), place(blocks.dOutPairs), sumsOfV);
   addToKeys(block, place(blocks.dP), place(blocks.queryPairs), sumsOfK);
-  addWeighted(block, place(blocks.keyPairs), place(blocks.weightPairs), place(blocks.sums));
+  addWeighted(block, keyPairs, place(blocks.weightPairs), place(blocks.sums));
 }
 
 /// P and dS of two vectors of queries, in the place of scores and dP. Keys are taken in pairs. The partner of the

@@ -24,7 +24,7 @@ private:
   Value top, total; // addresses of each query's largest score and of its sum of probabilities
 
   void runUnit(Value unit) override;
-  AttentionBlock blockOf(Value unit);
+  void runQueries(const AttentionBlock &block, const AttentionBlock &later);
   void addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon);
   void weigh(const AttentionBlock &block, Value lane);
   void findTop(const AttentionBlock &block, Value lane, MutableArrayRef<Value> tops);
@@ -40,39 +40,41 @@ private:
   Value choose(Value condition, Value x, Value y) { return b.create<arith::SelectOp>(condition, x, y); }
 };
 
-AttentionBlock Forward::blockOf(Value unit) {
-  AttentionBlock block;
-  Value queryBlocks = t.ceilDiv(number(Number::queries), queries);
-  Value head = t.div(unit, queryBlocks);
-  block.batch = t.div(head, number(Number::heads));
-  block.head = t.mod(head, number(Number::heads));
-  block.keyHead = t.div(block.head, number(Number::group));
-  chooseQueries(block, t.mod(unit, queryBlocks));
-  return block;
-}
-
 void Forward::runUnit(Value unit) {
-  const AttentionBlock block = blockOf(unit), later = blockOf(nextUnit);
   top = place(blocks.top);
   total = place(blocks.total);
-  t.packColumns(rowsOfQueries(0, block), place(blocks.queryColumns));
+  AttentionBlock block;
+  Value keyUnit = t.div(unit, number(Number::parts));
+  block.batch = t.div(keyUnit, number(Number::keyHeads));
+  block.keyHead = t.mod(keyUnit, number(Number::keyHeads));
+  beginKeys(block);
+  forQueriesOfKeys(unit, block,
+                   [&](const AttentionBlock &one, const AttentionBlock &later) { runQueries(one, later); });
+}
+
+void Forward::runQueries(const AttentionBlock &block, const AttentionBlock &later) {
+  t.packColumns(rowsOfQueries(q, block), place(blocks.queryColumns));
   t.fill(top, queries, -infinity);
   t.fill(total, queries, 0);
   t.fill(place(blocks.sums), blocks.width * queries, 0);
-  const HeadRows soon[] = {rowsOfQueries(0, later), rowsOfNewKeys(1, later), rowsOfNewKeys(2, later)};
+  const HeadRows soon[] = {rowsOfQueries(q, later), rowsOfNewKeys(k, later), rowsOfNewKeys(v, later),
+                           resultOfQueries(0, block)};
   forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys, soon); });
   finish(block);
 }
 
 void Forward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon) {
-  t.packRows(rowsOf(1, block.batch, block.keyHead, block.firstKey, block.keyCount), place(blocks.keyRows));
-  t.packRowPairs(rowsOf(2, block.batch, block.keyHead, block.firstKey, block.keyCount), place(blocks.valuePairs));
-  multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale, soon);
+  Value keyRows = packedKeys(blocks.keyRows), valuePairs = packedKeys(blocks.valuePairs);
+  forNewKeys(block, [&](Value begin, Value end) {
+    t.packRows(seenRows(k, block), begin, end, keyRows);
+    t.packRowPairs(seenRows(v, block), begin, end, valuePairs);
+  });
+  multiplyRows(block, keyRows, place(blocks.queryColumns), place(blocks.scores), scale, soon);
   addBias(block, place(blocks.scores));
   findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
   t.forEach(b.i64(0), lanes, blocks.weighedVectors * blocks.lanes, [&](Value lane) { weigh(block, lane); });
-  addWeighted(block, place(blocks.valuePairs), place(blocks.scores), place(blocks.sums));
+  addWeighted(block, valuePairs, place(blocks.scores), place(blocks.sums));
 }
 
 /// Raises `tops` to the largest scores of a few vectors of queries; scores that the mask hides become -inf.
@@ -166,9 +168,7 @@ void Forward::finish(const AttentionBlock &block) {
   });
   t.forEach(b.i64(0), block.queryCount, 1,
             [&](Value query) { b.store(b.load(t.at(top, query), t.f32), t.at(lse, query), t.f32); });
-  t.storeColumns(place(blocks.sums), total,
-                 rowsOfResult(0, number(Number::queries), number(Number::heads), block.batch, block.head,
-                              block.firstQuery, block.queryCount));
+  t.storeColumns(place(blocks.sums), total, resultOfQueries(0, block));
 }
 
 } // namespace

@@ -62,10 +62,66 @@ HeadRows AttentionFunction::rowsOf(unsigned i, Value batch, Value head, Value fi
   return {b.offset(operand(i), t.element, offset), stride(i, 1), count};
 }
 
+HeadRows AttentionFunction::rowsOfQueries(unsigned operand, const AttentionBlock &block) {
+  return rowsOf(operand, block.batch, block.head, block.firstQuery, block.queryCount);
+}
+
+Value AttentionFunction::firstNewKey(const AttentionBlock &block) {
+  Value before = t.most(t.sub(number(Number::keys), number(Number::queries)), b.i64(0));
+  return t.least(b.add(block.firstQuery, before), t.sub(number(Number::keys), b.i64(1)));
+}
+
+HeadRows AttentionFunction::rowsOfNewKeys(unsigned operand, const AttentionBlock &block) {
+  return rowsOf(operand, block.batch, block.keyHead, firstNewKey(block), block.queryCount);
+}
+
+HeadRows AttentionFunction::seenRows(unsigned operand, const AttentionBlock &block) {
+  Value keys = number(Number::keys), diagonal = number(Number::diagonal);
+  Value end = t.clamp(b.add(number(Number::queries), diagonal), keys);
+  Value first = t.clamp(b.add(t.sub(diagonal, number(Number::window)), 1), end);
+  HeadRows rows = rowsOf(operand, block.batch, block.keyHead, first, t.sub(end, first));
+  rows.first = first;
+  return rows;
+}
+
 HeadRows AttentionFunction::rowsOfResult(unsigned i, Value rows, Value heads, Value batch, Value head, Value first,
                                          Value count) {
   Value row = b.add(t.times(batch, rows), first), number = b.add(t.times(row, heads), head);
-  return {b.offset(result(i), t.element, b.mul(number, t.headWidth)), b.mul(heads, t.headWidth), count};
+  return {b.offset(result(i), t.element, b.mul(number, t.headWidth)), b.mul(heads, t.headWidth), count, {}, true};
+}
+
+HeadRows AttentionFunction::resultOfQueries(unsigned result, const AttentionBlock &block) {
+  return rowsOfResult(result, number(Number::queries), number(Number::heads), block.batch, block.head, block.firstQuery,
+                      block.queryCount);
+}
+
+HeadRows AttentionFunction::resultOfKeys(unsigned result, const AttentionBlock &block) {
+  Value keys = number(Number::keys);
+  return rowsOfResult(result, keys, number(Number::keyHeads), block.batch, block.keyHead, b.i64(0), keys);
+}
+
+HeadRows AttentionFunction::resultOfNewKeys(unsigned result, const AttentionBlock &block) {
+  return rowsOfResult(result, number(Number::keys), number(Number::keyHeads), block.batch, block.keyHead,
+                      firstNewKey(block), block.queryCount);
+}
+
+Value AttentionFunction::packedKeys(int64_t bytesOfKey) {
+  Value all = b.mul(t.ceilDiv(number(Number::keys), blocks.rows), blocks.rows);
+  return b.offset(place(blocks.bytes), b.builder.getI8Type(), b.mul(all, bytesOfKey));
+}
+
+void AttentionFunction::beginKeys(const AttentionBlock &block) {
+  Value first = seenRows(k, block).first;
+  LLVM::StoreOp::create(b.builder, b.loc, t.sub(first, b.mod(first, blocks.rows)), place(blocks.packedEnd), 8);
+}
+
+void AttentionFunction::forNewKeys(const AttentionBlock &block, function_ref<void(Value, Value)> body) {
+  Value packed = b.create<LLVM::LoadOp>(b.builder.getI64Type(), place(blocks.packedEnd), 8);
+  Value end = b.mul(t.ceilDiv(b.add(block.firstKey, block.keyCount), blocks.rows), blocks.rows);
+  b.when(t.is(Predicate::sgt, end, packed), [&] {
+    body(packed, end);
+    LLVM::StoreOp::create(b.builder, b.loc, end, place(blocks.packedEnd), 8);
+  });
 }
 
 Value AttentionFunction::sumsOfUnit(Value unit) {
@@ -133,8 +189,7 @@ void AttentionFunction::forKeyBlocks(AttentionBlock block, function_ref<void(con
   Value firstLast = b.add(block.firstQuery, diagonal); // the last key that the first query sees
   Value lastLast = t.sub(b.add(firstLast, block.queryCount), b.i64(1));
   Value first = t.most(b.add(t.sub(firstLast, window), 1), b.i64(0));
-  if (blocks.byTiles)
-    first = t.sub(first, b.mod(first, blocks.rows));
+  first = t.sub(first, b.mod(first, blocks.rows));
   Value end = t.least(number(Number::keys), b.add(lastLast, 1));
   t.forEach(first, end, blocks.keys, [&](Value key) {
     block.firstKey = key;
@@ -142,7 +197,8 @@ void AttentionFunction::forKeyBlocks(AttentionBlock block, function_ref<void(con
     Value hidesLast = t.is(Predicate::sgt, b.add(key, block.keyCount), b.add(firstLast, 1));
     Value hidesFirst = t.is(Predicate::sle, key, t.sub(lastLast, window));
     block.isBorder = b.create<arith::OrIOp>(hidesLast, hidesFirst);
-    block.isFirst = t.is(Predicate::eq, key, first);
+    block.number = b.div(t.sub(key, first), blocks.keys);
+    block.blocksOfKeys = t.ceilDiv(t.sub(end, first), blocks.keys);
     body(block);
   });
 }
@@ -173,16 +229,6 @@ Value AttentionFunction::isSeen(const SeenKeys &seen, const AttentionBlock &bloc
 
 //===- products ------------------------------------------------------------------------------------------------===//
 
-HeadRows AttentionFunction::rowsOfQueries(unsigned operand, const AttentionBlock &block) {
-  return rowsOf(operand, block.batch, block.head, block.firstQuery, block.queryCount);
-}
-
-HeadRows AttentionFunction::rowsOfNewKeys(unsigned operand, const AttentionBlock &later) {
-  Value before = t.most(t.sub(number(Number::keys), number(Number::queries)), b.i64(0));
-  Value first = t.least(b.add(later.firstQuery, before), t.sub(number(Number::keys), b.i64(1)));
-  return rowsOf(operand, later.batch, later.keyHead, first, later.queryCount);
-}
-
 void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Value columns, Value to, Value factor,
                                      ArrayRef<HeadRows> soon) {
   const int64_t vectors = AttentionBlocks::queries, tile = blocks.rows;
@@ -190,7 +236,7 @@ void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Va
     auto [first, last] = vectorsThatSee(block, key, t.least(b.i64(tile), t.sub(block.keyCount, key)));
     t.forVectors(first, last, vectors / blocks.lanes, [&](Value vector, unsigned n) {
       Value lane = b.mul(vector, blocks.lanes);
-      t.product({.a = t.at(rows, b.mul(key, blocks.words)),
+      t.product({.a = t.at(rows, b.mul(b.add(block.firstKey, key), blocks.words)),
                  .b = t.at(columns, lane),
                  .c = t.at(to, b.add(b.mul(key, AttentionBlocks::queries), lane)),
                  .aRow = blocks.words,
@@ -202,11 +248,13 @@ void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Va
                  .factor = factor},
                 n);
     });
-    b.when(block.isFirst, [&] {
-      for (const HeadRows &upcoming : soon)
-        for (int64_t i = 0; i < tile; ++i)
-          t.prefetchRow(upcoming, b.add(key, i));
-    });
+    if (!soon.empty()) {
+      Value done = b.add(b.mul(block.number, blocks.keys), key);
+      t.forEach(t.div(done, block.blocksOfKeys), t.div(b.add(done, tile), block.blocksOfKeys), 1, [&](Value row) {
+        for (const HeadRows &upcoming : soon)
+          t.prefetchRow(upcoming, row);
+      });
+    }
   });
 }
 
@@ -243,7 +291,7 @@ void AttentionFunction::addWeighted(const AttentionBlock &block, Value pairs, Va
     t.forVectors(first, last, queries / blocks.lanes, [&](Value vector, unsigned n) {
       Value lane = b.mul(vector, blocks.lanes);
       t.forEach((t.headWidth + tile - 1) / tile * tile, tile, [&](Value row) {
-        t.product({.a = t.at(pairs, row),
+        t.product({.a = t.at(pairs, b.add(b.mul(b.div(block.firstKey, blocks.perWord), blocks.width), row)),
                    .b = t.at(weights, lane),
                    .c = t.at(to, b.add(b.mul(row, queries), lane)),
                    .aRow = 1,

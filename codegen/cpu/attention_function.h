@@ -11,8 +11,8 @@ struct AttentionBlock {
   mlir::Value batch, head, keyHead;
   mlir::Value firstQuery, queryCount;
   mlir::Value firstKey, keyCount;
-  mlir::Value isBorder; // whether the mask hides a pair of the block
-  mlir::Value isFirst;  // whether it is the first block of keys for these queries
+  mlir::Value isBorder;             // whether the mask hides a pair of the block
+  mlir::Value number, blocksOfKeys; // which block of keys it is for these queries, of how many
 };
 
 class AttentionFunction {
@@ -61,18 +61,33 @@ protected:
 
   /// The rows from `first` on of one head of an operand [batch, row, head, width].
   HeadRows rowsOf(unsigned operand, mlir::Value batch, mlir::Value head, mlir::Value first, mlir::Value count);
-  /// The same for a dense result with `rows` rows and `heads` heads.
-  HeadRows rowsOfResult(unsigned result, mlir::Value rows, mlir::Value heads, mlir::Value batch, mlir::Value head,
-                        mlir::Value first, mlir::Value count);
+  /// The rows of an operand for the queries of a block.
+  HeadRows rowsOfQueries(unsigned operand, const AttentionBlock &block);
+  /// Rows of an operand that has one for each key: those keys that causal masks show to no block of queries before.
+  HeadRows rowsOfNewKeys(unsigned operand, const AttentionBlock &block);
+  /// The keys of a head that at least one query sees. No other key is read.
+  HeadRows seenRows(unsigned operand, const AttentionBlock &block);
+  /// The rows of a dense result: those for the queries of a block; those of all keys of its head; and those of the keys
+  /// that causal masks show to no block of queries before.
+  HeadRows resultOfQueries(unsigned result, const AttentionBlock &block);
+  HeadRows resultOfKeys(unsigned result, const AttentionBlock &block);
+  HeadRows resultOfNewKeys(unsigned result, const AttentionBlock &block);
 
   /// The sums of dK and then dV of a unit, if each unit has sums of its own.
   mlir::Value sumsOfUnit(mlir::Value unit);
 
+  /// The scratch after a worker's blocks and after `bytesOfKey` bytes for each key of a head (whole tiles of keys).
+  mlir::Value packedKeys(int64_t bytesOfKey);
+  /// To be called before the first block of a head's keys, which are packed as the blocks need them.
+  void beginKeys(const AttentionBlock &block);
+  /// body(begin, end): the head's keys that the block needs and that are not packed yet.
+  void forNewKeys(const AttentionBlock &block, llvm::function_ref<void(mlir::Value, mlir::Value)> body);
+
   /// Sets the head and the block of queries for number `queryBlock`, which counts through the blocks of one head after
   /// another.
   void chooseQueries(AttentionBlock &block, mlir::Value queryBlock);
-  /// Runs the body for each block of keys that a query of the block sees, in ascending order. With AMX the first block
-  /// begins at a whole span.
+  /// Runs the body for each block of keys that a query of the block sees, in ascending order. The first block begins at
+  /// a whole tile.
   void forKeyBlocks(AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
   /// Runs the body for each block of queries of a gradient's unit; a unit has a part of the blocks of queries of one
   /// key head's group.
@@ -105,14 +120,10 @@ protected:
   /// x where it is kept, else 0.
   mlir::Value whereKept(mlir::Value kept, mlir::Value x);
 
-  /// to[key][query] = factor · (key's row · query's column), in whole tiles, for the pairs that are seen. With the
-  /// first block of keys, the rows of `soon` are prefetched meanwhile, as many of each as a block has keys.
+  /// to[key][query] = factor · (key's row · query's column), in whole tiles, for the pairs that are seen. Meanwhile
+  /// rows of `soon` are prefetched: as many of each as a block has keys, over all blocks of keys of these queries.
   void multiplyRows(const AttentionBlock &block, mlir::Value rows, mlir::Value columns, mlir::Value to,
                     mlir::Value factor, llvm::ArrayRef<HeadRows> soon);
-  /// The rows of an operand for the queries of a block.
-  HeadRows rowsOfQueries(unsigned operand, const AttentionBlock &block);
-  /// Rows of an operand that has one for each key: those keys that causal masks show to no block before `later`.
-  HeadRows rowsOfNewKeys(unsigned operand, const AttentionBlock &later);
   /// Adds the bias to the block's scores [key][query], where the form has one.
   void addBias(const AttentionBlock &block, mlir::Value scores);
   /// to[element][query] += sum over keys of pairs[key][element] · weights[key][query].
@@ -125,6 +136,9 @@ private:
   mlir::Value seedLow, seedHigh, firstBatch; // of the dropout: 32 bits each, in values of 64 bits
 
   void loadDropout();
+  mlir::Value firstNewKey(const AttentionBlock &block);
+  HeadRows rowsOfResult(unsigned result, mlir::Value rows, mlir::Value heads, mlir::Value batch, mlir::Value head,
+                        mlir::Value first, mlir::Value count);
 };
 
 /// The body of a form's function; called by emitAttention.

@@ -45,8 +45,9 @@ Value AttentionTiles::lanesOf(int64_t count, int64_t all) {
 }
 
 Value AttentionTiles::rowAddress(const HeadRows &rows, Value row) {
-  Value there = b.offset(rows.base, element, times(row, rows.stride));
-  return b.create<arith::SelectOp>(is(arith::CmpIPredicate::ult, row, rows.count), there, zeroRow);
+  Value place = rows.first ? sub(row, rows.first) : row;
+  Value there = b.offset(rows.base, element, times(place, rows.stride));
+  return b.create<arith::SelectOp>(is(arith::CmpIPredicate::ult, place, rows.count), there, zeroRow);
 }
 
 Value AttentionTiles::loadRowWords(Value row, Value firstWord, int64_t elementsThere) {
@@ -66,24 +67,39 @@ Value AttentionTiles::loadElements(const HeadRows &rows, Value row, int64_t firs
   return b.loadLanes(address, element, lanesOf(headWidth - first, blocks.lanes));
 }
 
-/// Each of log2(lanes) rounds interleaves the elements of rows i and i + lanes / 2. A round moves one bit of an
-/// element's lane number into its row number, so that after all rounds the two numbers have changed places.
+/// Rounds of shuffles that are single instructions and keep both operands. Each takes rows whose numbers differ in one
+/// bit, which becomes a bit of the lane's number; a bit of the lane's number takes its place. The first two rounds stay
+/// within units of four lanes and give the row's number its lowest two bits in the other order; the others move units.
 SmallVector<Value> AttentionTiles::transposed(SmallVector<Value> rows) {
-  auto lanes = static_cast<int32_t>(blocks.lanes);
-  SmallVector<int32_t> low, high;
-  for (int32_t i = 0; i < lanes / 2; ++i) {
-    low.append({i, i + lanes});
-    high.append({i + lanes / 2, i + lanes + lanes / 2});
-  }
-  for (int32_t round = 1; round < lanes; round *= 2) {
-    SmallVector<Value> next;
-    for (int32_t i = 0; i < lanes / 2; ++i) {
-      Value x = rows[i], y = rows[i + lanes / 2];
-      next.push_back(b.create<LLVM::ShuffleVectorOp>(x, y, low));
-      next.push_back(b.create<LLVM::ShuffleVectorOp>(x, y, high));
-    }
-    rows = std::move(next);
-  }
+  constexpr int32_t unit = 4;
+  const auto lanes = static_cast<int32_t>(blocks.lanes), units = lanes / unit;
+  // `source` gives, for a lane of the first or second result, which operand's lane it is: those of the second operand
+  // are counted on from those of the first.
+  auto exchange = [&](int32_t distance, function_ref<int32_t(int32_t lane, int32_t which)> source) {
+    SmallVector<int32_t> order[2];
+    for (int32_t which : {0, 1})
+      for (int32_t lane = 0; lane < lanes; ++lane)
+        order[which].push_back(source(lane, which));
+    for (int32_t i = 0; i < lanes; ++i)
+      if ((i & distance) == 0) {
+        Value x = rows[i], y = rows[i + distance];
+        rows[i] = b.create<LLVM::ShuffleVectorOp>(x, y, order[0]);
+        rows[i + distance] = b.create<LLVM::ShuffleVectorOp>(x, y, order[1]);
+      }
+  };
+  exchange(1, [&](int32_t lane, int32_t which) {
+    return lane % 2 * lanes + lane / unit * unit + 2 * which + lane % unit / 2;
+  });
+  exchange(2, [&](int32_t lane, int32_t which) {
+    return lane % unit / 2 * lanes + lane / unit * unit + 2 * which + lane % 2;
+  });
+  for (int32_t distance = unit; distance < lanes; distance *= 2)
+    exchange(distance, [&](int32_t lane, int32_t which) {
+      const int32_t place = lane / unit, half = units / 2;
+      return place / half * lanes + (place % half * 2 + which) * unit + lane % unit;
+    });
+  for (int32_t i = 0; i < lanes; i += unit)
+    std::swap(rows[i + 1], rows[i + 2]);
   return rows;
 }
 
@@ -104,18 +120,17 @@ void AttentionTiles::packColumns(const HeadRows &rows, Value to) {
   });
 }
 
-void AttentionTiles::packRows(const HeadRows &rows, Value to) {
-  Value last = b.mul(ceilDiv(rows.count, blocks.rows), blocks.rows);
-  forEach(b.i64(0), last, 1, [&](Value row) {
+void AttentionTiles::packRows(const HeadRows &rows, Value begin, Value end, Value to) {
+  forEach(begin, end, 1, [&](Value row) {
     Value from = rowAddress(rows, row), target = at(to, b.mul(row, blocks.words));
     for (int64_t word = 0; word < blocks.words; word += blocks.lanes)
       storeWords(loadRowWords(from, b.i64(word), headWidth - word * blocks.perWord), at(target, word));
   });
 }
 
-void AttentionTiles::packRowPairs(const HeadRows &rows, Value to) {
+void AttentionTiles::packRowPairs(const HeadRows &rows, Value begin, Value end, Value to) {
   if (blocks.perWord == 1)
-    return packRows(rows, to);
+    return packRows(rows, begin, end, to);
   Type i16 = b.builder.getI16Type(), i32 = b.builder.getI32Type();
   auto wide = [&](Value row, int64_t first) {
     Value address = b.offset(row, element, b.i64(first)), mask = lanesOf(headWidth - first, blocks.lanes);
@@ -123,7 +138,7 @@ void AttentionTiles::packRowPairs(const HeadRows &rows, Value to) {
                         : b.create<LLVM::LoadOp>(b.vector(i16), address, 2);
     return b.create<arith::ExtUIOp>(b.vector(i32), loaded);
   };
-  forEach(b.i64(0), rows.count, 2, [&](Value row) {
+  forEach(begin, end, 2, [&](Value row) {
     Value even = rowAddress(rows, row), odd = rowAddress(rows, b.add(row, 1));
     Value target = at(to, b.mul(b.div(row, 2), blocks.width));
     for (int64_t first = 0; first < blocks.width; first += blocks.lanes) {
@@ -138,7 +153,7 @@ void AttentionTiles::prefetchRow(const HeadRows &rows, Value row) {
   const int64_t bytes = headWidth * static_cast<int64_t>(element.getIntOrFloatBitWidth()) / 8;
   Value start = b.offset(rows.base, element, times(row, rows.stride));
   for (int64_t line = 0; line < bytes; line += 64)
-    b.prefetch(start, line);
+    b.prefetch(start, line, rows.areWritten);
 }
 
 //===- results -------------------------------------------------------------------------------------------------===//

@@ -7,6 +7,8 @@ namespace tcc::cpu {
 /// Rows of a tensor of heads: where row 0 starts, elements between rows, and how many there are.
 struct HeadRows {
   mlir::Value base, stride, count;
+  mlir::Value first = {};  // the number of the first one; null: 0
+  bool areWritten = false; // rows of a result
 };
 
 /// C[r][lanes] (+)= sum over k in [begin, end) of A(r, k) · B[k][lanes]; strides in words.
@@ -69,10 +71,10 @@ public:
   mlir::Value loadElements(const HeadRows &rows, mlir::Value row, int64_t first);
   /// [word][query]: each lane a query.
   void packColumns(const HeadRows &rows, mlir::Value to);
-  /// [row][word], a multiple of a tile's rows, the last ones zeros.
-  void packRows(const HeadRows &rows, mlir::Value to);
-  /// [row / perWord][element]: words of perWord rows.
-  void packRowPairs(const HeadRows &rows, mlir::Value to);
+  /// [row][word], for the rows [begin, end). Rows that do not exist become zeros.
+  void packRows(const HeadRows &rows, mlir::Value begin, mlir::Value end, mlir::Value to);
+  /// [row / perWord][element]: words of perWord rows, for the rows [begin, end); `begin` is a multiple of perWord.
+  void packRowPairs(const HeadRows &rows, mlir::Value begin, mlir::Value end, mlir::Value to);
   /// Stores rows of f32 from [element][query], each multiplied by its query's factor.
   void storeColumns(mlir::Value from, mlir::Value factors, const HeadRows &rows);
   /// Stores a vector of f32 as the elements of a row from `first` on; elements beyond the row's end are not stored.

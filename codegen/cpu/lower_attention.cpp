@@ -12,9 +12,9 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
-/// With tiles a worker packs a head's keys once for all blocks of queries of a unit. Heads are cut into parts if
-/// threads would have fewer units than this.
-constexpr int64_t unitsOfThread = 4;
+/// Each part of a head packs its keys, so forward there are as few parts as give no thread more than this share above
+/// the mean.
+constexpr double unevenShare = 1.0 / 16;
 
 /// If there are fewer key heads than this, they are cut into parts, so that threads have something to divide. The
 /// number of parts follows from the sizes alone, since the order of sums follows from it.
@@ -49,10 +49,16 @@ Work workOf(Op op, AttentionKind kind) {
 
 /// Units of the forward function; their results do not depend on how many there are.
 void divideForward(Work &work, int threads, const AttentionBlocks &blocks) {
-  int64_t heads = work.sizes.batch * work.sizes.heads,
-          queryBlocks = llvm::divideCeil(work.sizes.queries, AttentionBlocks::queries);
-  int64_t wanted = llvm::divideCeil(unitsOfThread * threads, std::max<int64_t>(1, heads));
-  work.parts = blocks.byTiles ? std::min(wanted, queryBlocks) : queryBlocks;
+  const AttentionSizes &sizes = work.sizes;
+  const int64_t heads = sizes.batch * (blocks.byTiles ? sizes.heads : sizes.keyHeads),
+                queryBlocks = llvm::divideCeil(sizes.queries, AttentionBlocks::queries) *
+                              (blocks.byTiles || heads == 0 ? 1 : sizes.group());
+  auto isEven = [&](int64_t units) {
+    const auto most = static_cast<double>(llvm::divideCeil(units, threads) * threads);
+    return most <= (1 + unevenShare) * static_cast<double>(units);
+  };
+  while (work.parts < queryBlocks && !isEven(heads * work.parts))
+    ++work.parts;
   work.units = heads * work.parts;
 }
 

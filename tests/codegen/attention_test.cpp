@@ -188,6 +188,7 @@ const Sizes shapes[] = {
     {.queries = 97, .keys = 257, .width = 96, .mask = "diagonal 160"},
     {.queries = 1, .keys = 290, .heads = 2, .keyHeads = 1, .width = 64},
     {.queries = 70, .keys = 301, .heads = 2, .keyHeads = 1, .width = 8, .mask = "diagonal 231 window 270"},
+    {.queries = 450, .keys = 450, .heads = 3, .keyHeads = 1, .width = 8, .mask = "diagonal 0 window 33"},
     {.queries = 33, .keys = 140, .width = 33, .mask = "diagonal 107", .rate = 0.3},
     {.batch = 2, .queries = 37, .keys = 70, .heads = 4, .keyHeads = 2, .width = 24, .mask = "diagonal 33", .rate = 0.1},
     {.batch = 2,
