@@ -65,6 +65,9 @@ private:
   mlir::Value random(const KernelNode &node, Operand operand, bool vector);
   mlir::Value loadScalar(const KernelNode &node, RowScope &row);
   mlir::Value loadLanes(const KernelNode &node, LaneScope &lanes);
+  /// Whether guards of a load say which rows exist, and nothing of columns.
+  bool readsWholeRows(const KernelNode &node) const;
+  mlir::Value loadOfRow(const KernelNode &node, LaneScope &lanes);
   mlir::Value makeLanes(unsigned id, LaneScope &lanes);
 
   const DerivedAxis &derived(unsigned axis) const { return info.derived[axis - axis::firstDerived]; }
