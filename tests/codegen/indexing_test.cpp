@@ -67,6 +67,19 @@ TEST(CpuViews, PadAndSlice) {
     %y = tcc.add %p, %one : tensor<4x96xf32>)"});
 }
 
+TEST(CpuViews, PaddedRows) { // rows that do not exist stand beside those that do; some rows have less than a vector
+  for (const char *element : {"f32", "bf16", "f16", "i32"})
+    for (const char *columns : {"1", "5", "16", "37", "64"}) {
+      auto type = [&](const char *rows) { return std::string("tensor<") + rows + "x" + columns + "x" + element + ">"; };
+      const std::string shape = std::string("x") + columns + "x" + element;
+      expectLikeInterpreter({{{"x", "3" + shape}},
+                             {{"y", "7" + shape}},
+                             "%p = tcc.pad %x [1, 0], [3, 0] : " + type("3") + " -> " + type("7") +
+                                 "\n%q = tcc.pad %x [4, 0], [0, 0] : " + type("3") + " -> " + type("7") +
+                                 "\n%y = tcc.add %p, %q : " + type("7")});
+    }
+}
+
 TEST(CpuViews, PaddedHeads) { // heads joined, then shifted by columns that vectors do not divide
   for (const char *low : {"3", "16"})
     expectLikeInterpreter({{{"x", "2x5x16xf32"}},
