@@ -23,10 +23,12 @@ Value AttentionTiles::larger(Value x, Value y) {
 }
 
 Value AttentionTiles::exponential(Value x) {
-  Value isTiny = b.create<arith::CmpFOp>(arith::CmpFPredicate::OLT, x, floats(-87));
-  auto power = math::ExpOp::create(b.builder, b.loc, b.create<arith::SelectOp>(isTiny, floats(0), x));
+  Value isNormal = b.create<arith::CmpFOp>(arith::CmpFPredicate::UGE, x, floats(-87)); // or NaN
+  if (!b.target.hasScaling())
+    x = b.create<arith::SelectOp>(isNormal, x, floats(0));
+  auto power = math::ExpOp::create(b.builder, b.loc, x);
   power->setAttr(isNormalExpAttr, b.builder.getUnitAttr());
-  return b.create<arith::SelectOp>(isTiny, floats(0), power);
+  return b.create<arith::SelectOp>(isNormal, power, floats(0));
 }
 
 void AttentionTiles::fill(Value address, int64_t words, double value) {
