@@ -43,12 +43,9 @@ private:
 };
 
 void TiledBackward::runUnit(Value unit) {
-  Value keyHeads = number(Number::keyHeads), keys = number(Number::keys), parts = number(Number::parts);
-  Value isWhole = t.is(Predicate::eq, parts, b.i64(1)), keyUnit = t.div(unit, parts);
-  AttentionBlock block;
-  block.batch = t.div(keyUnit, keyHeads);
-  block.keyHead = t.mod(keyUnit, keyHeads);
-  Value room = b.mul(b.add(keys, blocks.rows), blocks.width);
+  const AttentionBlock block = keyHeadOf(unit);
+  Value isWhole = t.is(Predicate::eq, number(Number::parts), b.i64(1));
+  Value room = b.mul(b.add(number(Number::keys), blocks.rows), blocks.width);
   sumsOfK = b.create<arith::SelectOp>(isWhole, packedKeys(blocks.bytesOfKey), sumsOfUnit(unit));
   sumsOfV = t.at(sumsOfK, room);
   t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });

@@ -1,12 +1,12 @@
-// The backward function. A unit is a key head, whose dK and dV are summed over its group's queries in one order:
+// The backward function. A unit is a key head, or a part of its blocks of queries. Its dK and dV are summed over these
+// in one order:
 //   1. for each head and block of queries: queries and dOut are packed, each query's delta = dOut · out is summed, in
-//   the
-//      order in which a dP is: where a query gives one key all its weight, out is that key's value, and dP - delta is
-//      exactly 0 then, as the gradient is;
-//   2. for each block of keys that one of them sees: scores and dP, P = exp(scores - lse), dS = P · (dP - delta), both
-//      rounded. Dropout sets dP, and the P that dV reads, to 0 for a pair that it drops, and multiplies them by
-//      keepScale for any other. Then dV += Pᵀ·dOut and dK += dSᵀ·q in the worker's memory, dQ += dS·k in that of the
-//      block;
+//      the order in which a dP is: where a query gives one key all its weight, out is that key's value, and dP - delta
+//      is exactly 0 then, as the gradient is;
+//   2. for each block of keys that one of them sees: keys that no block before has read are packed with their values.
+//      Then scores and dP, P = exp(scores - lse), dS = P · (dP - delta), both rounded. Dropout sets dP, and the P that
+//      dV reads, to 0 for a pair that it drops, and multiplies them by keepScale for any other. Then dV += Pᵀ·dOut and
+//      dK += dSᵀ·q in the worker's memory, dQ += dS·k in that of the block;
 //   3. dQ, and dK at last, are multiplied by the scale where they are written.
 #include "codegen/cpu/attention_function.h"
 
@@ -34,12 +34,9 @@ private:
 };
 
 void Backward::runUnit(Value unit) {
-  Value keyHeads = number(Number::keyHeads), keys = number(Number::keys), parts = number(Number::parts);
-  Value isWhole = t.is(Predicate::eq, parts, b.i64(1)), keyUnit = t.div(unit, parts);
-  AttentionBlock block;
-  block.batch = t.div(keyUnit, keyHeads);
-  block.keyHead = t.mod(keyUnit, keyHeads);
-  Value room = b.mul(b.add(keys, blocks.rows), blocks.width);
+  const AttentionBlock block = keyHeadOf(unit);
+  Value isWhole = t.is(Predicate::eq, number(Number::parts), b.i64(1));
+  Value room = b.mul(b.add(number(Number::keys), blocks.rows), blocks.width);
   sumsOfK = b.create<arith::SelectOp>(isWhole, packedKeys(blocks.bytesOfKey), sumsOfUnit(unit));
   sumsOfV = t.at(sumsOfK, room);
   t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });

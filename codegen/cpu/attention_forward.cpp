@@ -1,11 +1,13 @@
-// The forward function of attention. A unit of work is a block of queries of one head. The lanes of a vector are
-// queries, so that the maximum and the sum over a query's keys need no step across lanes. For each unit:
+// The forward function of attention. A unit of work is a part of the blocks of queries that read one key head. The
+// lanes of a vector are queries, so that the maximum and the sum over a query's keys need no step across lanes. For
+// each block of queries:
 //   1. The queries are packed as columns. The sums of weighed values and of probabilities begin at 0, the largest score
 //      at -inf.
-//   2. For each block of keys that a query of the block sees: the scores are computed, and the bias is added. Where a
-//      score is larger than all before it, what was summed so far is scaled to the new largest score. The
-//      probabilities, relative to it and rounded, take the scores' place, and they and the values that they weigh are
-//      added to the sums. Probabilities that dropout drops weigh no value, but they count in the sum of probabilities.
+//   2. For each block of keys that a query of the block sees: keys that no block before has read are packed with their
+//      values, the scores are computed, and the bias is added. Where a score is larger than all before it, what was
+//      summed so far is scaled to the new largest score. The probabilities, relative to it and rounded, take the
+//      scores' place, and they and the values that they weigh are added to the sums. Probabilities that dropout drops
+//      weigh no value, but they count in the sum of probabilities.
 //   3. `out` is the sum of values / the sum of probabilities. With dropout keepScale is the dividend instead of 1, so
 //      that it costs nothing. The log-sum-exp is the largest score + the logarithm of the sum of probabilities.
 #include "codegen/cpu/attention_function.h"
@@ -43,10 +45,7 @@ private:
 void Forward::runUnit(Value unit) {
   top = place(blocks.top);
   total = place(blocks.total);
-  AttentionBlock block;
-  Value keyUnit = t.div(unit, number(Number::parts));
-  block.batch = t.div(keyUnit, number(Number::keyHeads));
-  block.keyHead = t.mod(keyUnit, number(Number::keyHeads));
+  const AttentionBlock block = keyHeadOf(unit);
   beginKeys(block);
   forQueriesOfKeys(unit, block,
                    [&](const AttentionBlock &one, const AttentionBlock &later) { runQueries(one, later); });

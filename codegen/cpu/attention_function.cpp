@@ -136,6 +136,14 @@ void AttentionFunction::chooseQueries(AttentionBlock &block, Value queryBlock) {
   block.queryCount = t.least(t.sub(number(Number::queries), block.firstQuery), b.i64(AttentionBlocks::queries));
 }
 
+AttentionBlock AttentionFunction::keyHeadOf(Value unit) {
+  Value head = t.div(unit, number(Number::parts));
+  AttentionBlock block;
+  block.batch = t.div(head, number(Number::keyHeads));
+  block.keyHead = t.mod(head, number(Number::keyHeads));
+  return block;
+}
+
 void AttentionFunction::forQueriesOfKeys(Value unit, AttentionBlock block,
                                          function_ref<void(const AttentionBlock &, const AttentionBlock &)> body) {
   Value parts = number(Number::parts), queryBlocks = t.ceilDiv(number(Number::queries), AttentionBlocks::queries);
@@ -149,10 +157,7 @@ void AttentionFunction::forQueriesOfKeys(Value unit, AttentionBlock block,
     b.when(t.is(Predicate::slt, one, all), [&] {
       choose(block, one);
       Value next = backAndForth(b.add(round, 1), t.mod(unit, parts), parts), isLast = t.is(Predicate::sge, next, all);
-      Value keyUnit = t.div(b.create<arith::SelectOp>(isLast, nextUnit, unit), parts);
-      AttentionBlock later;
-      later.batch = t.div(keyUnit, number(Number::keyHeads));
-      later.keyHead = t.mod(keyUnit, number(Number::keyHeads));
+      AttentionBlock later = keyHeadOf(b.create<arith::SelectOp>(isLast, nextUnit, unit));
       choose(later, b.create<arith::SelectOp>(isLast, t.mod(nextUnit, parts), next));
       body(block, later);
     });

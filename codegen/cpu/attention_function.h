@@ -89,9 +89,10 @@ protected:
   /// Runs the body for each block of keys that a query of the block sees, in ascending order. The first block begins at
   /// a whole tile.
   void forKeyBlocks(AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
-  /// Runs the body for each block of queries of a gradient's unit; a unit has a part of the blocks of queries of one
-  /// key head's group.
-  /// `later` is the block of queries that the worker takes next, whose keys do not count.
+  /// The key head of a unit that has a part of its queries.
+  AttentionBlock keyHeadOf(mlir::Value unit);
+  /// Runs the body for each block of queries of a unit, which has a part of those of one key head's group. `later` is
+  /// the block of queries that the worker takes next; it has no keys.
   void forQueriesOfKeys(mlir::Value unit, AttentionBlock block,
                         llvm::function_ref<void(const AttentionBlock &block, const AttentionBlock &later)> body);
   /// to[query] = x's row · y's row.
