@@ -11,7 +11,7 @@ int64_t collectiveScratch(Operation *op) {
   if (!exchange || exchange.rankCount() == 1)
     return 0;
   const int64_t part = tensorType(exchange.getResult()).getDimSize(1) * 4;
-  return part * exchange.rankCount() * static_cast<int64_t>(exchange.getOwn());
+  return part * (exchange.rankCount() - 1) * static_cast<int64_t>(exchange.getOwn());
 }
 
 namespace {

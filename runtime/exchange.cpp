@@ -41,13 +41,19 @@ Error addAllToAll(RankExchange &exchange, const CollectiveCall &call, const Plan
                  " has " + std::to_string(call.pieces[own]));
   const int64_t rows = std::accumulate(call.pieces.begin(), call.pieces.end(), int64_t{0});
   const int64_t part = plan.buffers[call.targets[0]].bytes / rows; // of a piece, for one rank
-  const BufferId target = call.ranks > 1 ? call.scratch : call.targets[0];
-  int64_t to = 0;
+  int64_t inScratch = 0, inTarget = 0;
   for (int64_t other = 0; other < call.ranks; ++other) {
-    for (int64_t piece = 0; piece < call.own; ++piece, to += part)
-      addPiece(exchange.copies, call, plan, static_cast<size_t>(piece), other * part, (other + 1) * part, target, to);
-    exchange.sent.push_back(call.own * part);
-    exchange.received.push_back(call.pieces[static_cast<size_t>(other)] * part);
+    const int64_t sent = other == rank ? 0 : call.own * part, received = call.pieces[static_cast<size_t>(other)] * part;
+    // What stays here goes to its place at once.
+    const BufferId target = other == rank ? call.targets[0] : call.scratch;
+    const int64_t to = other == rank ? inTarget : inScratch;
+    for (int64_t piece = 0; piece < call.own; ++piece)
+      addPiece(exchange.copies, call, plan, static_cast<size_t>(piece), other * part, (other + 1) * part, target,
+               to + piece * part);
+    exchange.sent.push_back(sent);
+    exchange.received.push_back(received);
+    inScratch += sent;
+    inTarget += received;
   }
   return Error::success();
 }

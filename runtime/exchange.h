@@ -17,7 +17,7 @@ struct ExchangeCopy {
 
 struct RankExchange {
   std::vector<ExchangeCopy> copies;
-  std::vector<int64_t> sent, received; ///< all_to_all: bytes, by rank
+  std::vector<int64_t> sent, received; ///< all_to_all: bytes, by rank; none are sent to the own one
 
   /// `ranks` may be null, for a process that is alone. Errors: the call is of another number of ranks, or of a rank
   /// with another share.

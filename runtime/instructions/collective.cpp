@@ -71,8 +71,9 @@ std::string CollectiveCall::validate(const PlanLists &plan) const {
   const int64_t piece = taken / rows * ranks;
   if (sum > piece * own)
     return "all_to_all has pieces of " + std::to_string(sum / own) + " bytes, and room for " + std::to_string(piece);
-  if (ranks > 1 && (scratch == noBuffer || bytesOf(scratch) < piece * own))
-    return "all_to_all has no scratch for what it sends, which is " + std::to_string(piece * own) + " bytes";
+  const int64_t sent = taken / rows * own * (ranks - 1);
+  if (ranks > 1 && (scratch == noBuffer || bytesOf(scratch) < sent))
+    return "all_to_all has no scratch for what it sends, which is " + std::to_string(sent) + " bytes";
   return {};
 }
 

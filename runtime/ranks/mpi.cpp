@@ -89,6 +89,8 @@ public:
       return tooLarge;
     if (Error error = placesOf(receiveBytes, unit, receives, receivePlaces))
       return error;
+    if (const auto self = static_cast<size_t>(own); sends[self] == 0)
+      receives[self] = 0;
     RankWork work = 0;
     const int status = shim.all_to_all(send, sends.data(), sendPlaces.data(), receive, receives.data(),
                                        receivePlaces.data(), static_cast<int>(unit), &work);

@@ -24,7 +24,8 @@ public:
   virtual std::string engine() const = 0; ///< "Open MPI v4.1.4", for people
 
   /// Sends sendBytes[i] bytes to each rank i and receives receiveBytes[i] bytes from it. In both `send` and `receive`
-  /// the bytes of one rank lie after those of the rank before.
+  /// the bytes of one rank lie after those of the rank before. If a rank sends itself nothing, the bytes that it would
+  /// receive from itself stay as they are.
   virtual Expected<RankWork> allToAll(const void *send, std::span<const int64_t> sendBytes, void *receive,
                                       std::span<const int64_t> receiveBytes) = 0;
   /// Receives `bytes` bytes from every rank, those of rank 0 first.

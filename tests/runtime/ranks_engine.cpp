@@ -1,5 +1,6 @@
 // Every function of runtime::Ranks, by whatever started this program with several ranks (tests/models/ranks_test.py).
 #include "runtime/ranks/ranks.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -29,20 +30,23 @@ char byteOf(int64_t from, int64_t to, int64_t i) {
   return static_cast<char>(from * 31 + to * 17 + i * 7);
 }
 
-/// From rank i to rank j (i + 2 · j) · unit bytes.
-void exchange(int64_t unit) {
+/// From rank i to rank j (i + 2 · j) · unit bytes; to itself nothing, where a rank keeps its own.
+void exchange(int64_t unit, bool keepsOwn) {
   const int64_t own = ranks->rank(), count = ranks->count();
   std::vector<int64_t> sends, receives;
   std::vector<char> out, in, expected;
   for (int64_t other = 0; other < count; ++other) {
-    sends.push_back((own + 2 * other) * unit);
+    const bool isKept = keepsOwn && other == own;
+    sends.push_back(isKept ? 0 : (own + 2 * other) * unit);
     receives.push_back((other + 2 * own) * unit);
     for (int64_t i = 0; i < sends.back(); ++i)
       out.push_back(byteOf(own, other, i));
     for (int64_t i = 0; i < receives.back(); ++i)
       expected.push_back(byteOf(other, own, i));
+    in.resize(expected.size());
+    if (isKept)
+      std::copy(expected.end() - receives.back(), expected.end(), in.end() - receives.back());
   }
-  in.resize(expected.size());
   done(ranks->allToAll(out.data(), sends, in.data(), receives));
   require(in == expected, "all_to_all gives what was sent");
 }
@@ -88,7 +92,8 @@ int main() {
   ranks = joined->get();
   const int64_t own = ranks->rank(), count = ranks->count();
   for (int64_t unit : {1, 3, 64, 4096, 100000})
-    exchange(unit);
+    for (bool keepsOwn : {false, true})
+      exchange(unit, keepsOwn);
   for (int64_t bytes : {1, 63, 64, 1 << 20}) {
     std::vector<char> mine(static_cast<size_t>(bytes), byteOf(own, 0, bytes)), all(static_cast<size_t>(bytes * count));
     done(ranks->allGather(mine.data(), all.data(), bytes));

@@ -49,14 +49,18 @@ public:
                               std::span<const int64_t> receiveBytes) override {
     std::vector<std::string> sent;
     const auto *from = static_cast<const char *>(send);
-    int64_t whole = 0, taken = 0;
+    int64_t whole = 0;
     for (int64_t bytes : sendBytes) {
       sent.emplace_back(from + whole, static_cast<size_t>(bytes));
       whole += bytes;
     }
-    for (int64_t bytes : receiveBytes)
-      taken += bytes;
-    return start("all_to_all", std::move(sent), {from, whole}, {static_cast<char *>(receive), taken});
+    Target target{static_cast<char *>(receive), 0};
+    for (size_t rank = 0; rank < receiveBytes.size(); ++rank) {
+      if (static_cast<int64_t>(rank) == own && sendBytes[rank] == 0)
+        sent[rank].assign(target.data + target.count, static_cast<size_t>(receiveBytes[rank]));
+      target.count += receiveBytes[rank];
+    }
+    return start("all_to_all", std::move(sent), {from, whole}, target);
   }
   Expected<RankWork> allGather(const void *send, void *receive, int64_t bytes) override {
     const auto *from = static_cast<const char *>(send);

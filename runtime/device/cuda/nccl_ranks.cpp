@@ -55,7 +55,7 @@ public:
         const auto sent = static_cast<size_t>(sendBytes[peer]), received = static_cast<size_t>(receiveBytes[peer]);
         if (sent > 0)
           take(nccl.send(from, sent, ncclUint8, static_cast<int>(peer), comm, stream.handle()));
-        if (received > 0)
+        if (received > 0 && (sent > 0 || static_cast<int64_t>(peer) != rank()))
           take(nccl.receive(to, received, ncclUint8, static_cast<int>(peer), comm, stream.handle()));
         from += sent;
         to += received;

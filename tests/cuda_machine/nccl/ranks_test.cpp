@@ -111,6 +111,26 @@ TEST(NcclRanks, areCapturedWithTheStep) {
     });
 }
 
+TEST(NcclRanks, leaveWhatARankDoesNotSendItself) {
+  onRanks(3, [](const Host &host) {
+    useStandIns();
+    Gpu gpu(host);
+    ASSERT_EQ(gpu.error, "");
+    const auto rank = size_t(host->rank());
+    std::vector<int64_t> sent(3, 16);
+    sent[rank] = 0;
+    const Buffer parts = gpu.floats(numbers(host->rank(), 8)), received = gpu.floats(std::vector<float>(12, 7));
+    expectSuccess(gpu.ranks->wait(
+        started(gpu.ranks->allToAll(Gpu::at(parts), sent, Gpu::at(received), std::vector<int64_t>(3, 16)))));
+    std::vector<float> expected;
+    for (size_t other = 0; other < 3; ++other) // each sends its first four numbers to the lower of the other ranks
+      for (const float value : numbers(int64_t(other), 4, other < rank ? 4 * float(rank - 1) : 4 * float(rank)))
+        expected.push_back(other == rank ? 7 : value);
+    EXPECT_EQ(gpu.read(received), expected);
+    EXPECT_STREQ(tccMachineReport(), "");
+  });
+}
+
 TEST(NcclRanks, sayWhetherACollectiveIsOver) {
   onRanks(2, [](const Host &host) {
     useStandIns();
