@@ -4,7 +4,8 @@
 //   2. sizes of one extent that the computation hands from matmul to matmul (a vocabulary: in the head, in the logits'
 //      gradient, in the embedding's) are one choice: all of them grow or none;
 //   3. growing pays where the time that the matmuls save, by the model's measured shares, is worth more than the added
-//      flops and the copied bytes: operands that no kernel writes (parameters), and results that the caller gets;
+//      flops and the copied bytes: operands that no kernel writes (parameters), and results that the caller gets. In
+//      steady code (stages.h) it follows from the size alone;
 //   4. operands get zeros after their elements, and results are cut back to their size, which is a view. What lies
 //      between two such matmuls is computed in the longer size (grown_dims), and masked where elements meet.
 // Padding is never seen: arguments, results and indices keep their sizes, so that an index between a size and its
@@ -17,6 +18,7 @@
 #include "passes/grown_dims.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "passes/stages.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -90,8 +92,8 @@ struct Choice {
 class PadShapes {
 public:
   PadShapes(func::FuncOp function, const PipelineOptions &options)
-      : block(function.getBody().front()), options(options), model(options.target.padding),
-        multiple(options.padding.value_or(model.multiple)) {}
+      : block(function.getBody().front()), options(options), isSteady(function->hasAttr(steadyAttr)),
+        model(options.target.padding), multiple(options.padding.value_or(model.multiple)) {}
 
   void run() {
     findExtents();
@@ -108,6 +110,7 @@ public:
 private:
   Block &block;
   const PipelineOptions &options;
+  const bool isSteady;
   const PaddingModel &model;
   int64_t multiple;
   Extents extentOf;
@@ -216,7 +219,10 @@ private:
   void decide() {
     for (auto &[extent, choice] : choices) {
       double spent = choice.added + static_cast<double>(choice.copied) * model.flopsPerByte;
-      if (mayBePadded(choice.size) && choice.saved > spent) {
+      double most = model.steadyShare * static_cast<double>(choice.size); // that a size grows by in steady code
+      bool pays = isSteady ? choice.saved > 0 && static_cast<double>(choice.padded - choice.size) <= most
+                           : choice.saved > spent;
+      if (mayBePadded(choice.size) && pays) {
         accepted.insert(extent);
         sizes[choice.size] = choice.padded;
         tell(Remark::Kind::passed, choice, llvm::formatv("computed as {0}: {1}", choice.padded, figures(choice)));
@@ -228,6 +234,10 @@ private:
         tell(Remark::Kind::missed, choice,
              llvm::formatv("kept: products like these gain nothing from multiples of {0} on target '{1}'", multiple,
                            options.target.name));
+      } else if (isSteady) {
+        tell(Remark::Kind::missed, choice,
+             llvm::formatv("kept: {0} is more than steady code grows by on target '{1}', {2:P1}", choice.padded,
+                           options.target.name, model.steadyShare));
       } else {
         tell(Remark::Kind::missed, choice,
              llvm::formatv("kept: {0} would not pay: {1}", choice.padded, figures(choice)));

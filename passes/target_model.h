@@ -22,6 +22,9 @@ struct PaddingModel {
   // 0.05. On Zen 4 bf16 gains more.
   Gain wide{.transposed = 0.09}, narrow{.transposed = 0.09};
   double flopsPerByte = 10; // how many flops a matmul does in the time in which a copy moves a byte
+  // In steady code a size grows where this adds no more than such a share of it. What else would be weighed is not the
+  // same for each number of ranks and each --zero: which values are copied, and which sizes are seen to be one.
+  double steadyShare = 0;
 };
 
 /// What a matmul can add to its sums before it stores them. What it cannot add is added by a kernel that reads the

@@ -201,6 +201,7 @@ TargetModel cudaModel() {
   // where the head's three matmuls are a third of the flops.
   model.padding.narrow = {.transposed = 0.3, .other = 0.3};
   model.epilogues = {.narrowBias = true, .inPlace = false, .addendPrice = 1}; // cuBLASLt's
+  model.padding.steadyShare = 0.05;
   model.padding.flopsPerByte = 180; // an H200's measured 790 TFLOP/s over its 4.3 TB/s
   return model;
 }

@@ -107,6 +107,12 @@ def shared_out(trainer, mpis, full, seed):
             several, said = trainer.run(*options, f"--ranks={ranks}", f"--zero={stage}", mpi=mpi)
             check(several == one, f"{ranks} ranks by {mpi} with --zero={stage} have the bits of one: {' '.join(kind)} "
                   f"{said}")
+    # Sizes that pad-shapes would let grow where parameters are gathered, and not where they are a body's inputs.
+    options = ["--steps", "2", "--batch", "8", "--lanes", "8", "--layers", "1", "--heads", "2", "--width", "126",
+               "--seq", "101", "--dtype", "bf16", "--dropout", "0.1"]
+    one, _ = trainer.run(*options)
+    several, said = trainer.run(*options, "--ranks=2", "--zero=3", mpi=mpis[0])
+    check(len(one) == 2 and several == one, f"2 ranks with --zero=3 have the bits of one at odd sizes: {said}")
 
 
 def base_folder(trainer, sizes):

@@ -258,6 +258,34 @@ TEST_F(PadShapes, SaysWhatIsPaddedAndWhyNot) {
 //===- faults ----------------------------------------------------------------------------------------------------===//
 
 /// Each shows what is after a size: planted in the padded step, which gives the right results without it.
+/// EagerPadding's model with another share for steady code.
+class SteadyPadding : public EagerPadding {
+public:
+  explicit SteadyPadding(double share) : data(EagerPadding::model()) { data.padding.steadyShare = share; }
+  const TargetModel &model() const override { return data; }
+
+private:
+  TargetModel data;
+};
+
+TEST_F(PadShapes, SizesOfSteadyCodeGrowByThemselvesAlone) {
+  std::string text = stepText(1000, 40), header = "{tcc.updates = \"table\"}) {";
+  text.replace(text.find(header), header.size(), "{tcc.updates = \"table\"}) attributes {tcc.steady} {");
+  auto grown = [&](double share, std::initializer_list<int64_t> sizes) {
+    OwningOpRef<ModuleOp> module = shaped(text, 64, ProductType::asWritten, SteadyPadding(share));
+    int64_t found = 0;
+    module->walk([&](MatmulOp op) {
+      for (int64_t size : sizes)
+        found += llvm::is_contained(tensorType(op.getResult()).getShape(), size);
+    });
+    return found;
+  };
+  EXPECT_EQ(grown(0, {1024, 64}), 0); // not on a CPU, whatever it would save
+  EXPECT_GT(grown(0.05, {1024}), 0);  // 1000 grows by 2.4 %
+  EXPECT_EQ(grown(0.05, {64}), 0);    // and 40 would by 60 %
+  EXPECT_GT(grown(0.7, {64}), 0);
+}
+
 TEST_F(PadShapes, PlantedFaultsAreSeen) {
   struct Fault {
     const char *name;
