@@ -1,6 +1,6 @@
 // expand-unsupported: writes ops for which the target has no kernel of its own in terms of other primitives.
 //   1. ops that can be expanded (attention, custom ops with a body), where TargetQueries::hasKernel says no; inner ones
-//      first, since a custom op may stand in the body of another;
+//      first, since a custom op may stand in the body of another; then those that expansions consist of;
 //   2. matmuls of f16 on a target that has none: of the same values in f32, and rounded afterwards.
 // What an op becomes keeps its location and name.
 #include "ir/emit.h"
@@ -38,28 +38,37 @@ static void tellBody(CustomOp op, const PipelineOptions &options) {
                                     .str()});
 }
 
+static LogicalResult expand(ExpandableOpInterface op, const PipelineOptions &options) {
+  OpBuilder builder(op);
+  Emit emit(builder, named(op->getLoc(), nameOf(op)));
+  if (isa<CondOp>(op) && options.remarks)
+    options.remarks->push_back({Remark::Kind::missed, "expand-unsupported", op->getLoc(),
+                                "both bodies of `cond` are computed and a value is selected: target '" +
+                                    options.target.name + "' has no branches"});
+  SmallVector<Value> values = op.expand(emit);
+  if (values.empty() && op->getNumResults() > 0)
+    return op->emitError() << "'" << nameOf(op.getOperation()) << "' has no code for target '" << options.target.name
+                           << "' and no body; one of them is needed";
+  if (auto custom = dyn_cast<CustomOp>(op.getOperation()); custom && options.remarks)
+    tellBody(custom, options);
+  op->replaceAllUsesWith(values);
+  op->erase();
+  return success();
+}
+
 LogicalResult expandUnsupported(func::FuncOp function, const PipelineOptions &options) {
-  SmallVector<ExpandableOpInterface> work;
-  function.walk([&](ExpandableOpInterface op) {
-    if (!options.queries || !options.queries->hasKernel(op))
-      work.push_back(op);
-  });
-  for (ExpandableOpInterface op : work) {
-    OpBuilder builder(op);
-    Emit emit(builder, named(op->getLoc(), nameOf(op)));
-    if (isa<CondOp>(op) && options.remarks)
-      options.remarks->push_back({Remark::Kind::missed, "expand-unsupported", op->getLoc(),
-                                  "both bodies of `cond` are computed and a value is selected: target '" +
-                                      options.target.name + "' has no branches"});
-    SmallVector<Value> values = op.expand(emit);
-    if (values.empty() && op->getNumResults() > 0)
-      return op->emitError() << "'" << nameOf(op.getOperation()) << "' has no code for target '" << options.target.name
-                             << "' and no body; one of them is needed";
-    if (auto custom = dyn_cast<CustomOp>(op.getOperation()); custom && options.remarks)
-      tellBody(custom, options);
-    op->replaceAllUsesWith(values);
-    op->erase();
-  }
+  auto unsupported = [&] {
+    SmallVector<ExpandableOpInterface> work;
+    function.walk([&](ExpandableOpInterface op) {
+      if (!options.queries || !options.queries->hasKernel(op))
+        work.push_back(op);
+    });
+    return work;
+  };
+  for (SmallVector<ExpandableOpInterface> work = unsupported(); !work.empty(); work = unsupported())
+    for (ExpandableOpInterface op : work)
+      if (failed(expand(op, options)))
+        return failure();
   if (!options.target.multipliesF16)
     widenProducts(function);
   return success();

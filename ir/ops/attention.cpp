@@ -15,9 +15,9 @@ namespace tcc {
 std::pair<int64_t, int64_t> AttentionMask::visibleKeys(int64_t t, int64_t keys) const {
   if (!diagonal)
     return {0, keys};
-  int64_t end = std::min(keys, t + *diagonal + 1);
-  int64_t first = window ? std::max<int64_t>(0, t + *diagonal - *window + 1) : 0;
-  return {first, std::max<int64_t>(0, end)};
+  auto key = [&](__int128 number) { return static_cast<int64_t>(std::clamp<__int128>(number, 0, keys)); };
+  const __int128 end = __int128{t} + *diagonal + 1;
+  return {window ? key(end - *window) : 0, key(end)};
 }
 
 int64_t AttentionMask::visiblePairs(int64_t queries, int64_t keys) const {
@@ -200,11 +200,18 @@ private:
   Value visiblePairs() {
     ArrayRef<int64_t> shape = tensorType(scores).getShape();
     Value last = b.iota(2, shape, b.i32()), key = b.iota(3, shape, b.i32());
-    if (*mask.diagonal != 0)
-      last = b.add(last, static_cast<double>(*mask.diagonal));
+    // Beyond the number of queries and keys together a bound changes nothing, and so 32 bits are enough.
+    const int64_t pairs = sizes.queries + sizes.keys;
+    auto clamped = [&](__int128 bound) { return static_cast<int64_t>(std::clamp<__int128>(bound, -pairs, pairs)); };
+    const int64_t diagonal = clamped(*mask.diagonal);
+    if (diagonal != 0)
+      last = b.add(last, static_cast<double>(diagonal));
     Value seen = b.compare(Predicate::le, key, last);
-    if (mask.window)
-      seen = b.logicalAnd(seen, b.compare(Predicate::gt, key, b.sub(last, static_cast<double>(*mask.window))));
+    if (mask.window) {
+      const int64_t hidden = clamped(__int128{*mask.diagonal} - *mask.window);
+      Value before = b.sub(last, static_cast<double>(diagonal - hidden));
+      seen = b.logicalAnd(seen, b.compare(Predicate::gt, key, before));
+    }
     return seen;
   }
 };
@@ -359,14 +366,6 @@ LogicalResult verifyGradientOperands(std::optional<Location> loc, Adaptor adapto
   return success();
 }
 
-/// dQ, dK, dV.
-template <typename Op>
-SmallVector<Value> expandGradient(Emit &b, Op op) {
-  Expansion expansion = expansionOf(b, op);
-  Value delta = sumsOfProducts(b, op.getDOut(), op.getOut(), sizesOf(op));
-  return expansion.backward(expansion.probabilities(op.getLse()), op.getDOut(), delta);
-}
-
 template <typename Op>
 int64_t gradientFlops(Op op) {
   AttentionSizes sizes = sizesOf(op);
@@ -385,7 +384,9 @@ LogicalResult FlashAttentionBackwardOp::inferReturnTypes(MLIRContext *, std::opt
 }
 
 SmallVector<Value> FlashAttentionBackwardOp::expand(Emit &b) {
-  return expandGradient(b, *this);
+  Expansion expansion = expansionOf(b, *this);
+  Value delta = sumsOfProducts(b, getDOut(), getOut(), sizesOf(*this));
+  return expansion.backward(expansion.probabilities(getLse()), getDOut(), delta);
 }
 
 SmallVector<Value> FlashAttentionBackwardOp::gradient(Emit &b, ValueRange dResults) {
@@ -427,7 +428,10 @@ LogicalResult FlashAttentionPackedGradientOp::inferReturnTypes(MLIRContext *, st
 }
 
 SmallVector<Value> FlashAttentionPackedGradientOp::expand(Emit &b) {
-  return {b.create<ConcatOp>(ValueRange(expandGradient(b, *this)), 2)};
+  auto parts = FlashAttentionBackwardOp::create(b.builder, b.loc, getQ(), getK(), getV(), getOut(), getLse(), getDOut(),
+                                                getBias(), getSeed(), getFirst(), getScaleAttr(), getDiagonalAttr(),
+                                                getWindowAttr(), getRateAttr(), getStreamAttr());
+  return {b.create<ConcatOp>(parts->getResults(), 2)};
 }
 
 SmallVector<Value> FlashAttentionPackedGradientOp::gradient(Emit &b, ValueRange dResults) {

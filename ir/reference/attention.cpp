@@ -26,7 +26,7 @@ template <typename Op>
 bool sees(Op op, int64_t t, int64_t s) {
   if (!op.getDiagonal())
     return true;
-  int64_t last = t + static_cast<int64_t>(*op.getDiagonal());
+  const __int128 last = __int128{t} + static_cast<int64_t>(*op.getDiagonal()); // any number may be written
   return s <= last && (!op.getWindow() || s > last - static_cast<int64_t>(*op.getWindow()));
 }
 

@@ -382,6 +382,27 @@ TEST_P(Attention, doesNotReadHiddenKeys) {
   EXPECT_TRUE(sameBits(*before, *after));
 }
 
+// It is made of the gradient's kernel on a target without one of its own.
+TEST_P(Attention, packedGradientsDoNotReadHiddenKeys) {
+  const Sizes sizes{.queries = 6, .keys = 6, .width = 8, .mask = "diagonal -2", .element = GetParam()};
+  Graphs graph(sizes);
+  auto q = typeText({1, 6, 1, 8}, sizes.element), packed = typeText({1, 6, 3, 8}, sizes.element);
+  std::string text = graph.texts[0];
+  text = text.substr(0, text.find(") -> (")) + ") -> (" + packed + ") {\n" + text.substr(text.find("  %r:2"));
+  text = text.substr(0, text.find("  %d:3")) +
+         "  %d = tcc.flash_attention_packed_gradient %q, %k, %v, %r#0, %r#1, %g " + sizes.mask + " scale 0.25 : (" + q +
+         ", " + q + ", " + q + ", " + q + ", tensor<1x1x6xf32>, " + q + ") -> " + packed + "\n  return %d : " + packed +
+         "\n}";
+  graph.joined = parseText(*graph.context, text, graph.error);
+  ASSERT_TRUE(graph.joined) << graph.error << text;
+  std::optional<std::vector<RefTensor>> before = graph.run({});
+  ASSERT_TRUE(before) << graph.error;
+  hideKeys(graph, sizes, [](int64_t key) { return key >= 4; });
+  std::optional<std::vector<RefTensor>> after = graph.run({});
+  ASSERT_TRUE(after) << graph.error;
+  EXPECT_TRUE(sameBits(*before, *after));
+}
+
 TEST_P(Attention, earlierBlocksDoNotSeeLaterKeys) {
   Sizes sizes{.queries = 150, .keys = 150, .width = 40, .mask = "diagonal 0"};
   sizes.element = GetParam();

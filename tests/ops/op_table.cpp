@@ -1069,6 +1069,8 @@ const std::vector<FlashSample> flashSamples = {{"1x7x2x4", "1x7x2x4", "diagonal 
                                                {"1x4x2x3", "1x6x1x3", "diagonal 2 "},
                                                {"1x6x1x4", "1x4x1x4", "diagonal -2 "},
                                                {"1x9x1x4", "1x9x1x4", "diagonal 0 window 3 "},
+                                               {"1x9x1x4", "1x9x1x4", "diagonal 2147483640 window 2147483645 "},
+                                               {"1x9x1x4", "1x9x1x4", "diagonal 9223372036854775807 "},
                                                {"1x8x2x2", "1x3x2x2", "diagonal 0 window 2 "},
                                                {"2x17x3x16", "2x17x3x16", "diagonal 0 "},
                                                {"1x65x2x8", "1x65x1x8", "diagonal 0 "},
