@@ -65,7 +65,8 @@ TEST(Collective, MistakesAreRefused) {
                            call.sources = {0};
                          }},
                         {"is no rank's part of 128",
-                         [](auto &call, auto &) {
+                         [](auto &call, auto &sizes) {
+                           sizes[3] = 128;
                            call.exchange = "shard";
                            call.sources = {2};
                            call.targets = {3};
