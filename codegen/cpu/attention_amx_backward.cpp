@@ -51,7 +51,7 @@ void TiledBackward::runUnit(Value unit) {
   t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });
   packKeys(block);
 
-  forQueriesOfKeys(unit, block, [&](const AttentionBlock &one, const AttentionBlock &) { runQueries(one); });
+  forQueriesOfKeys(unit, [&](const AttentionBlock &one, const AttentionBlock &) { runQueries(one); });
   b.when(isWhole, [&] {
     amx.storeRows(sumsOfK, scale, resultOfKeys(dK, block));
     amx.storeRows(sumsOfV, {}, resultOfKeys(dV, block));

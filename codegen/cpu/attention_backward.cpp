@@ -41,8 +41,7 @@ void Backward::runUnit(Value unit) {
   sumsOfV = t.at(sumsOfK, room);
   t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });
   beginKeys(block);
-  forQueriesOfKeys(unit, block,
-                   [&](const AttentionBlock &one, const AttentionBlock &later) { runQueries(one, later); });
+  forQueriesOfKeys(unit, [&](const AttentionBlock &one, const AttentionBlock &later) { runQueries(one, later); });
   b.when(isWhole, [&] {
     t.storeRows(sumsOfK, scale, resultOfKeys(dK, block));
     t.storeRows(sumsOfV, {}, resultOfKeys(dV, block));

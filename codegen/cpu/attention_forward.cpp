@@ -45,10 +45,8 @@ private:
 void Forward::runUnit(Value unit) {
   top = place(blocks.top);
   total = place(blocks.total);
-  const AttentionBlock block = keyHeadOf(unit);
-  beginKeys(block);
-  forQueriesOfKeys(unit, block,
-                   [&](const AttentionBlock &one, const AttentionBlock &later) { runQueries(one, later); });
+  beginKeys(keyHeadOf(unit));
+  forQueriesOfKeys(unit, [&](const AttentionBlock &one, const AttentionBlock &later) { runQueries(one, later); });
 }
 
 void Forward::runQueries(const AttentionBlock &block, const AttentionBlock &later) {

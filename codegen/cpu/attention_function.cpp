@@ -144,8 +144,9 @@ AttentionBlock AttentionFunction::keyHeadOf(Value unit) {
   return block;
 }
 
-void AttentionFunction::forQueriesOfKeys(Value unit, AttentionBlock block,
+void AttentionFunction::forQueriesOfKeys(Value unit,
                                          function_ref<void(const AttentionBlock &, const AttentionBlock &)> body) {
+  AttentionBlock block = keyHeadOf(unit);
   Value parts = number(Number::parts), queryBlocks = t.ceilDiv(number(Number::queries), AttentionBlocks::queries);
   Value all = t.times(queryBlocks, number(Number::group));
   auto choose = [&](AttentionBlock &chosen, Value one) {
@@ -196,6 +197,7 @@ void AttentionFunction::forKeyBlocks(AttentionBlock block, function_ref<void(con
   Value first = t.most(b.add(t.sub(firstLast, window), 1), b.i64(0));
   first = t.sub(first, b.mod(first, blocks.rows));
   Value end = t.least(number(Number::keys), b.add(lastLast, 1));
+  block.blocksOfKeys = t.ceilDiv(t.sub(end, first), blocks.keys);
   t.forEach(first, end, blocks.keys, [&](Value key) {
     block.firstKey = key;
     block.keyCount = t.least(t.sub(end, key), b.i64(blocks.keys));
@@ -203,7 +205,6 @@ void AttentionFunction::forKeyBlocks(AttentionBlock block, function_ref<void(con
     Value hidesFirst = t.is(Predicate::sle, key, t.sub(lastLast, window));
     block.isBorder = b.create<arith::OrIOp>(hidesLast, hidesFirst);
     block.number = b.div(t.sub(key, first), blocks.keys);
-    block.blocksOfKeys = t.ceilDiv(t.sub(end, first), blocks.keys);
     body(block);
   });
 }

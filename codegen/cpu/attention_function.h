@@ -93,7 +93,7 @@ protected:
   AttentionBlock keyHeadOf(mlir::Value unit);
   /// Runs the body for each block of queries of a unit, which has a part of those of one key head's group. `later` is
   /// the block of queries that the worker takes next; it has no keys.
-  void forQueriesOfKeys(mlir::Value unit, AttentionBlock block,
+  void forQueriesOfKeys(mlir::Value unit,
                         llvm::function_ref<void(const AttentionBlock &block, const AttentionBlock &later)> body);
   /// to[query] = x's row · y's row.
   void sumProducts(const AttentionBlock &block, const HeadRows &x, const HeadRows &y, mlir::Value to);

@@ -95,17 +95,6 @@ Scratch scratchOf(const Work &work, int threads, const AttentionBlocks &blocks) 
   return scratch;
 }
 
-/// {before, last} of the keys that query t sees, which are (t + before, t + last]. Both are clamped to the number of
-/// queries and keys together, beyond which a bound changes nothing.
-std::pair<int64_t, int64_t> boundsOf(const Work &work) {
-  int64_t pairs = work.sizes.queries + work.sizes.keys;
-  if (!work.mask.diagonal)
-    return {-pairs, pairs};
-  auto clamp = [&](__int128 bound) { return static_cast<int64_t>(std::clamp<__int128>(bound, -pairs, pairs)); };
-  __int128 last = *work.mask.diagonal;
-  return {work.mask.window ? clamp(last - *work.mask.window) : -pairs, clamp(last)};
-}
-
 /// The operands that are heads, log-sum-exps or a bias; a dropout's seed and `first` may follow them.
 size_t operandsOf(const Work &work) {
   return (work.kind == AttentionKind::forward ? 3 : 6) + (work.hasBias ? 1 : 0);
@@ -119,7 +108,7 @@ int64_t dropoutWords(const StructuredCall &call, const Work &work, size_t which)
 
 std::string numbersOf(const StructuredCall &call, const Work &work, const Scratch &scratch) {
   const AttentionSizes &sizes = work.sizes;
-  auto [before, last] = boundsOf(work);
+  auto [before, last] = work.mask.bounds(sizes.queries, sizes.keys);
   int64_t group = sizes.keyHeads > 0 ? sizes.group() : 1;
   auto bitsOf = [](double number) { return static_cast<int64_t>(std::bit_cast<uint32_t>(static_cast<float>(number))); };
   SmallVector<int64_t> numbers = {sizes.queries, sizes.keys,    sizes.heads,       sizes.keyHeads,  group,

@@ -20,6 +20,15 @@ std::pair<int64_t, int64_t> AttentionMask::visibleKeys(int64_t t, int64_t keys) 
   return {window ? key(end - *window) : 0, key(end)};
 }
 
+std::pair<int64_t, int64_t> AttentionMask::bounds(int64_t queries, int64_t keys) const {
+  const int64_t pairs = queries + keys;
+  if (!diagonal)
+    return {-pairs, pairs};
+  auto clamp = [&](__int128 bound) { return static_cast<int64_t>(std::clamp<__int128>(bound, -pairs, pairs)); };
+  const __int128 last = *diagonal;
+  return {window ? clamp(last - *window) : -pairs, clamp(last)};
+}
+
 int64_t AttentionMask::visiblePairs(int64_t queries, int64_t keys) const {
   int64_t pairs = 0;
   for (int64_t t = 0; t < queries; ++t) {
@@ -200,16 +209,12 @@ private:
   Value visiblePairs() {
     ArrayRef<int64_t> shape = tensorType(scores).getShape();
     Value last = b.iota(2, shape, b.i32()), key = b.iota(3, shape, b.i32());
-    // Beyond the number of queries and keys together a bound changes nothing, and so 32 bits are enough.
-    const int64_t pairs = sizes.queries + sizes.keys;
-    auto clamped = [&](__int128 bound) { return static_cast<int64_t>(std::clamp<__int128>(bound, -pairs, pairs)); };
-    const int64_t diagonal = clamped(*mask.diagonal);
-    if (diagonal != 0)
-      last = b.add(last, static_cast<double>(diagonal));
+    auto [firstBound, lastBound] = mask.bounds(sizes.queries, sizes.keys); // 32 bits hold these
+    if (lastBound != 0)
+      last = b.add(last, static_cast<double>(lastBound));
     Value seen = b.compare(Predicate::le, key, last);
     if (mask.window) {
-      const int64_t hidden = clamped(__int128{*mask.diagonal} - *mask.window);
-      Value before = b.sub(last, static_cast<double>(diagonal - hidden));
+      Value before = b.sub(last, static_cast<double>(lastBound - firstBound));
       seen = b.logicalAnd(seen, b.compare(Predicate::gt, key, before));
     }
     return seen;

@@ -18,6 +18,9 @@ struct AttentionMask {
   std::pair<int64_t, int64_t> visibleKeys(int64_t t, int64_t keys) const;
   /// How many pairs of a query and a key are visible in one head.
   int64_t visiblePairs(int64_t queries, int64_t keys) const;
+  /// {before, last} of the keys that query t sees, which are (t + before, t + last]. Both are clamped to the number of
+  /// queries and keys together, beyond which a bound changes nothing.
+  std::pair<int64_t, int64_t> bounds(int64_t queries, int64_t keys) const;
   /// Whether a query sees no key at all.
   bool hidesWholeRows(int64_t queries, int64_t keys) const;
 };

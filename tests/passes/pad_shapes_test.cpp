@@ -255,9 +255,8 @@ TEST_F(PadShapes, SaysWhatIsPaddedAndWhyNot) {
   EXPECT_EQ(said(1024, EagerPadding()), "");
 }
 
-//===- faults ----------------------------------------------------------------------------------------------------===//
+//===- steady code ------------------------------------------------------------------------------------------------===//
 
-/// Each shows what is after a size: planted in the padded step, which gives the right results without it.
 /// EagerPadding's model with another share for steady code.
 class SteadyPadding : public EagerPadding {
 public:
@@ -286,6 +285,9 @@ TEST_F(PadShapes, SizesOfSteadyCodeGrowByThemselvesAlone) {
   EXPECT_GT(grown(0.7, {64}), 0);
 }
 
+//===- faults ----------------------------------------------------------------------------------------------------===//
+
+/// Each shows what is after a size: planted in the padded step, which gives the right results without it.
 TEST_F(PadShapes, PlantedFaultsAreSeen) {
   struct Fault {
     const char *name;

@@ -58,9 +58,9 @@ public:
         const char *from = shared.bytes[rank] + sizes.size() * sizeof sizes[0];
         for (int64_t other = 0; other < own; ++other)
           from += sizes[static_cast<size_t>(other)];
-        const int64_t bytes = receiveBytes[static_cast<size_t>(rank)];
-        isAsSent &= bytes == sizes[static_cast<size_t>(own)] || (rank == own && sizes[static_cast<size_t>(own)] == 0);
-        std::memcpy(to, from, static_cast<size_t>(std::min(bytes, sizes[static_cast<size_t>(own)])));
+        const int64_t bytes = receiveBytes[static_cast<size_t>(rank)], sentHere = sizes[static_cast<size_t>(own)];
+        isAsSent &= bytes == sentHere || (rank == own && sentHere == 0);
+        std::memcpy(to, from, static_cast<size_t>(std::min(bytes, sentHere)));
         to += bytes;
       }
     });
