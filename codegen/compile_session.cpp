@@ -196,6 +196,7 @@ runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<M
   lastReport.codegenSteps = {{"plan", millisecondsSince(start)}};
   lastReport.compiledKernels = static_cast<int64_t>(result.kernels.sources().size());
   lastReport.plannedBytes = result.plan.plannedBytes();
+  lastReport.pipeline.arenaBytes = result.plan.arenaBytes;
   if (compileOptions.watched)
     lastReport.kernels = result.kernels.sources();
   if (compileOptions.remarks)

@@ -1,5 +1,6 @@
 // Makes the runtime's plan of a planned function, op by op.
 #include "codegen/lower_plan.h"
+#include "codegen/packed_operands.h"
 #include "codegen/product.h"
 #include "ir/kernel_cost.h"
 #include "ir/known_kernels.h"
@@ -132,6 +133,7 @@ public:
     if (Error error = lowerOps())
       return error;
     finishLabels();
+    keepPackedOperands(plan, keptPackings, [&](const runtime::MatmulCall &call) { return target.packedBytes(call); });
     for (auto [i, made] : llvm::enumerate(plan.instructions))
       made.origin.number = static_cast<uint32_t>(i);
     if (Error error = target.lowerKernels(kernels.sources(), plan))
@@ -149,6 +151,7 @@ private:
   runtime::Plan plan;
   std::optional<Frame> frame; // of a body
   std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
+  std::vector<size_t> keptPackings;                               // matmuls whose B may be packed once
   std::optional<int64_t> group;                                   // of the last kernel: others of it join its call
   TouchedMemory read, written;                                    // by that call
   std::map<std::shared_ptr<const KnownKernel>, unsigned> lowered; // numbers; it lets no other form have their addresses
@@ -343,6 +346,8 @@ private:
       if (StringRef called = nameOf(op->getLoc()); !called.empty())
         made.label = called.str() + ": " + made.label;
     }
+    if (op->hasAttr(keptPackingAttr))
+      keptPackings.push_back(first);
     auto isUncounted = [](const runtime::Instruction &made) { return made.flops == 0 && made.bytes == 0; };
     if (first < plan.instructions.size() && llvm::all_of(llvm::drop_begin(plan.instructions, first), isUncounted)) {
       plan.instructions[first].flops = op.flops();

@@ -7,7 +7,8 @@ using namespace mlir;
 namespace tcc {
 
 void forgetPlan(Operation *op) {
-  for (StringRef name : {StringRef(placesAttr), StringRef(scratchAttr), StringRef(stageAttr)})
+  for (StringRef name :
+       {StringRef(placesAttr), StringRef(scratchAttr), StringRef(keptPackingAttr), StringRef(stageAttr)})
     op->removeAttr(name);
 }
 

@@ -78,6 +78,10 @@ public:
   /// What the last emit() did, in a few words; empty if there is nothing to say. One target serves one thread.
   virtual std::string emitted() const { return {}; }
 
+  /// Bytes of the packed form of a matmul's B that several equal matmuls may share (MatmulCall::packed), at the thread
+  /// count that the target is for; 0 if they pack it themselves.
+  virtual int64_t packedBytes(const runtime::MatmulCall &) const { return 0; }
+
   /// Replaces the plan's kernel calls if the device runs something else instead, such as launches. `kernels` are the
   /// plan's kernels, in order.
   virtual runtime::Error lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan) const {

@@ -67,6 +67,8 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   options.memoryLimit = flags.memoryLimit;
   options.recomputesToFit = flags.remat != Remat::none;
   options.leastMemory = flags.leastMemory && !flags.remat;
+  if (flags.leastMemory || flags.memoryLimit) // memory is not spent on time
+    options.pipeline.passes.try_emplace("keep-packed", false);
   options.threads = flags.threads;
   options.cache = fileCache(flags);
   options.tuning = flags.tuning;

@@ -200,7 +200,7 @@ OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &co
 namespace {
 
 /// Attributes that passes write, which dumps of later phases hold.
-constexpr llvm::StringLiteral planAttributes[] = {placesAttr, scratchAttr, arenaAttr,
+constexpr llvm::StringLiteral planAttributes[] = {placesAttr, scratchAttr, keptPackingAttr, arenaAttr,
                                                   arenasAttr, stagingAttr, stageAttr};
 
 /// Checks one function; every failure is a diagnostic of its own.

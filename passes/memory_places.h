@@ -19,6 +19,8 @@ struct Place {
 
 inline constexpr llvm::StringLiteral placesAttr = "tcc.places";   // for each result [space, index, offset]
 inline constexpr llvm::StringLiteral scratchAttr = "tcc.scratch"; // [offset, bytes] in the arena, if it has scratch
+inline constexpr llvm::StringLiteral keptPackingAttr =
+    "tcc.kept_packing"; // on a matmul, a unit attribute: its right operand may be packed once for it and others
 inline constexpr llvm::StringLiteral arenaAttr = "tcc.arena";     // on the function: the bytes of the arena
 inline constexpr llvm::StringLiteral stagingAttr = "tcc.staging"; // on the return: for each operand an offset or -1
 

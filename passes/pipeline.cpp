@@ -31,6 +31,11 @@ bool narrowsActivations(const PipelineOptions &options) {
   return narrowsProducts(options) && options.target.narrowActivations;
 }
 
+/// Ranks that keep parts of parameters do so to keep no whole ones.
+bool keepsPacked(const PipelineOptions &options) {
+  return optimizes(options) && options.target.packedOnceRows > 0 && options.ranks.zero < mostZero;
+}
+
 bool recomputes(const PipelineOptions &options) {
   return !options.recomputation.isNone();
 }

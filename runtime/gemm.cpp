@@ -13,6 +13,8 @@ struct Choice {
   std::optional<tiles::Product> tiles;
   std::optional<panels::Product> panels; // neither for a matmul of no terms or no elements
   int64_t scratch = 0;
+
+  int64_t packedBytes() const { return panels && !swapped ? panels->packedBytes() : 0; }
 };
 
 Expected<Choice> choose(const GemmDesc &desc, int threads) {
@@ -86,6 +88,9 @@ Gemm::~Gemm() = default;
 int64_t Gemm::scratchpadBytes() const {
   return impl->choice.scratch;
 }
+int64_t Gemm::packedBytes() const {
+  return impl->choice.packedBytes();
+}
 const std::string &Gemm::implementation() const {
   return impl->implementation;
 }
@@ -109,6 +114,13 @@ Expected<int64_t> scratchpadBytes(const GemmDesc &desc, int threads) {
   return choice->scratch;
 }
 
+Expected<int64_t> packedBytes(const GemmDesc &desc, int threads) {
+  auto choice = choose(desc, threads);
+  if (!choice)
+    return choice.error();
+  return choice->packedBytes();
+}
+
 Expected<Gemm> Gemm::create(const GemmDesc &desc, int threads) {
   auto choice = choose(desc, threads);
   if (!choice)
@@ -123,14 +135,14 @@ Expected<Gemm> Gemm::create(const GemmDesc &desc, int threads) {
   return Gemm(std::move(impl));
 }
 
-void Gemm::run(const void *a, const void *b, void *c, const void *bias, void *scratch) const {
+void Gemm::run(const void *a, const void *b, void *c, const void *bias, void *scratch, PackedOperand packed) const {
   const Choice &choice = impl->choice;
   if (choice.swapped)
     std::swap(a, b);
   if (choice.tiles)
     choice.tiles->run(a, b, c, bias, scratch);
   else if (choice.panels)
-    choice.panels->run(a, b, c, bias, scratch);
+    choice.panels->run(a, b, c, bias, scratch, packed);
   else
     fillEmptyProduct(impl->desc, c, bias);
 }

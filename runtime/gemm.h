@@ -59,6 +59,13 @@ GemmDesc transposed(const GemmDesc &desc);
 /// "f32 1x1 4096x384x1536 a[384,1] b[1,1536] c[1536,1] +c +bias *gelu'": for labels and errors.
 std::string describe(const GemmDesc &desc);
 
+/// Memory for B as panels, which is packed once for several matmuls. Those have equal descriptions and thread counts,
+/// and the same B.
+struct PackedOperand {
+  void *data = nullptr;  ///< Gemm::packedBytes() bytes, 64-byte aligned; null: B is packed into scratch
+  bool isPacked = false; ///< whether a matmul before has packed B there; otherwise this one does
+};
+
 /// A matmul that is ready to run. It is built once and runs any number of times, on one thread at a time.
 class Gemm {
 public:
@@ -75,8 +82,11 @@ public:
   /// What computes the matmul: "amx bf16", "amx 3 x bf16" (for f32), "avx512 f32", "avx512bf16 bf16", "avx2 f32", "sse2
   /// bf16"; "zero" or "none" for empty matmuls.
   const std::string &implementation() const;
-  /// Runs it once. `bias` may be null if the description has none, and `scratch` if scratchpadBytes() is 0.
-  void run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;
+  /// Bytes of a PackedOperand; 0 if this matmul keeps none: it has few rows or several batches, or is by tiles.
+  int64_t packedBytes() const;
+  /// Runs it once. `bias` may be null if the description has none, and `scratch` if scratchpadBytes() is 0. `packed`
+  /// has no data if packedBytes() is 0.
+  void run(const void *a, const void *b, void *c, const void *bias, void *scratch, PackedOperand packed = {}) const;
 
 private:
   struct Impl;
@@ -93,5 +103,8 @@ bool multipliesBf16();
 /// Bytes of scratch that a matmul needs at this thread count, for the compiler's memory plan. Errors as for
 /// Gemm::create.
 Expected<int64_t> scratchpadBytes(const GemmDesc &desc, int threads);
+
+/// Gemm::packedBytes(), for the compiler's memory plan. Errors as for Gemm::create.
+Expected<int64_t> packedBytes(const GemmDesc &desc, int threads);
 
 } // namespace tcc::runtime

@@ -57,6 +57,8 @@ std::vector<LiveValue> arenaValues(const Plan &given) {
     bool writesState = false;
     const std::vector<BufferId> before = buffersOf(given, given.instructions[i]); // the same uses
     size_t use = 0;
+    const auto *matmul = std::get_if<MatmulCall>(&plan.instructions[i].call);
+    const BufferId packed = matmul ? matmul->packed : noBuffer;
     forEachUse(plan, plan.instructions[i], [&](BufferId id, const BufferUse &how) {
       const Buffer &buffer = plan.buffers[id], &placed = given.buffers[before[use++]];
       writesState |= how.written && buffer.space == Space::state;
@@ -67,7 +69,7 @@ std::vector<LiveValue> arenaValues(const Plan &given) {
       value.offset = placed.offset - (buffer.offset - separate.values[number].offset);
       value.first = std::min(value.first, i);
       value.last = i;
-      value.read |= !how.written;
+      value.read |= !how.written && id != packed;
       used.push_back(&value);
     });
     for (Value *value : used)

@@ -9,7 +9,7 @@ namespace tcc::runtime {
 /// What the arena's bytes hold at the instruction where most of them are in use. The sum is plan.arenaBytes.
 struct ArenaParts {
   int64_t updates = 0; ///< arena values that instructions which write states read or write: mostly gradients
-  int64_t scratch = 0; ///< memory that one instruction alone uses
+  int64_t scratch = 0; ///< memory that one instruction alone uses, and packed operands that matmuls share
   int64_t values = 0;  ///< everything else: activations and gradients on their way
   int64_t unused = 0;  ///< holes between them
   std::string fullest; ///< the label of that instruction

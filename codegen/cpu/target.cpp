@@ -50,6 +50,11 @@ int64_t CpuTarget::scratchBytes(Operation *op) const {
   return bytes ? *bytes : 0; // an impossible matmul is refused when the plan is loaded, with the library's reason
 }
 
+int64_t CpuTarget::packedBytes(const runtime::MatmulCall &call) const {
+  const runtime::Expected<int64_t> bytes = runtime::packedBytes(call.desc, threads);
+  return bytes ? *bytes : 0;
+}
+
 /// The functions of attention are on disk too: they take longest, and any step may have them.
 runtime::Expected<std::vector<std::string>> CpuTarget::emitWith(ArrayRef<KernelSource> kernels,
                                                                 runtime::Ranks *ranks) const {

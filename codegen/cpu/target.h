@@ -16,6 +16,7 @@ public:
   KernelLaunch launch(const KernelInfo &form) const override { return launchOf(form); }
   bool hasKernel(mlir::Operation *op) const override;
   int64_t scratchBytes(mlir::Operation *op) const override;
+  int64_t packedBytes(const runtime::MatmulCall &call) const override;
   runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const override;
   runtime::Expected<std::vector<std::string>> emitTogether(llvm::ArrayRef<KernelSource> kernels,
                                                            runtime::Ranks &ranks) const override;

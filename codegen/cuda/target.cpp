@@ -196,6 +196,7 @@ TargetModel cudaModel() {
   model.joinedBytes = 16 << 20; // a launch is worth megabytes
   model.multipliesF16 = true;
   model.narrowActivations = true;
+  model.packedOnceRows = 0;
   model.padding.wide = {};
   // Loads of 16 bytes need multiples of 8. Padding a vocabulary of 50257 is published as +13.7 % tokens/s on an A100,
   // where the head's three matmuls are a third of the flops.

@@ -23,12 +23,15 @@ std::string MatmulCall::validate(const PlanLists &plan) const {
     if (id != noBuffer && plan.buffers[id].bytes < bytes)
       return std::string(operand) + " has " + std::to_string(plan.buffers[id].bytes) + " bytes; the product " +
              describe(desc) + " needs " + std::to_string(bytes);
-  if (scratch != noBuffer && plan.buffers[scratch].space != Space::arena)
-    return "scratch lies outside the arena";
+  for (BufferId own : {scratch, packed})
+    if (own != noBuffer && plan.buffers[own].space != Space::arena)
+      return "scratch lies outside the arena";
+  if (isPacked && packed == noBuffer)
+    return "the product reads a packed b that it does not name";
   for (BufferId other : {a, b, bias, addend, aux})
-    if (plan.overlap(c, other) || plan.overlap(scratch, other))
+    if (plan.overlap(c, other) || plan.overlap(scratch, other) || plan.overlap(packed, other))
       return "c or scratch overlaps another operand of the product";
-  if (plan.overlap(c, scratch))
+  if (plan.overlap(c, scratch) || plan.overlap(c, packed) || plan.overlap(scratch, packed))
     return "c and scratch of the product overlap";
   return {};
 }

@@ -15,6 +15,8 @@ struct MatmulCall {
   BufferId scratch = noBuffer; ///< in the arena; noBuffer if the matmul needs none
   BufferId addend = noBuffer;  ///< laid out as c; what a matmul that accumulates adds to; noBuffer: it adds to c itself
   BufferId aux = noBuffer;     ///< laid out as c, given exactly when desc.geluGradient is: what GELU was taken of
+  BufferId packed = noBuffer;  ///< in the arena; b as the device's library packs it, for several calls of this desc
+  bool isPacked = false;       ///< whether a call before has packed b there; if not, this one does
   bool operator==(const MatmulCall &) const = default;
 
   static void visitFields(auto &call, auto &fields) {
@@ -26,6 +28,8 @@ struct MatmulCall {
     fields.buffer("addend", call.addend);
     fields.buffer("aux", call.aux);
     fields.buffer("scratch", call.scratch);
+    fields.buffer("packed", call.packed);
+    fields.boolean("is_packed", call.isPacked);
   }
   static void visitBuffers(auto &call, const PlanLists &, auto &&visit) {
     visit(call.a, BufferUse{.read = true});
@@ -36,6 +40,8 @@ struct MatmulCall {
     visit(call.c, BufferUse{.read = call.desc.accumulate && call.addend == noBuffer, .written = true});
     if (call.scratch != noBuffer)
       visit(call.scratch, BufferUse{.written = true, .scratch = true});
+    if (call.packed != noBuffer)
+      visit(call.packed, BufferUse{.read = call.isPacked, .written = !call.isPacked});
   }
   static void visitParts(auto &, auto &&) {}
   DType multiplied() const { return desc.a.dtype; }

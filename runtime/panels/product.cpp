@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t longestStretch = 384, chunkLines = 1536, mostBlockPanels = 16;
 constexpr int64_t blockBytes = int64_t{176} << 10; // about, of a block's left panels
 constexpr int64_t workerBytes = int64_t{1} << 20;  // about, of a worker's left panels for several stretches
-constexpr int64_t packedBytes = int64_t{4} << 20;  // of the right panels of a round: as many stretches as have room
+constexpr int64_t roundBytes = int64_t{4} << 20;   // of the right panels of a round: as many stretches as have room
 constexpr int64_t fewBytes = int64_t{256} << 10;   // about, of B that a task with few rows reads
 constexpr int64_t mostPackedPanels = 16, leastPackTasks = 4; // by a task; of a thread in a round
 constexpr int64_t taskFlops = int64_t{12} << 20;             // about, of a multiplication's task and stretch, …
@@ -66,7 +66,8 @@ struct Product::Call {
   const float *bias;
   char *scratch;
   int threads;
-  bool mirrors; // whether C is symmetric
+  bool mirrors;         // whether C is symmetric
+  PackedOperand packed; // if it has data, the right panels lie there
 };
 
 /// A part of C, and as many stretches of depth from number `stretch` on.
@@ -146,7 +147,7 @@ void Product::cut() {
   leftBytes = bytesOf(taskRows, kernel->rows);
   rightBytes = bytesOf(chunkColumns, kernel->columns);
   const int64_t all = ceilDiv(desc.k, stretch);
-  stretches = evenPiece(all, std::max<int64_t>(1, packedBytes / rightBytes), 1);
+  stretches = evenPiece(all, std::max<int64_t>(1, roundBytes / rightBytes), 1);
   roundsOfChunk = ceilDiv(all, stretches);
   rowChunks = ceilDiv(desc.m, chunkRows);
   rounds = ceilDiv(desc.n, chunkColumns) * rowChunks * roundsOfChunk;
@@ -184,10 +185,17 @@ std::string Product::name() const {
   return std::string(kernel->name) + " " + std::string(runtime::name(desc.a.dtype));
 }
 
-void Product::run(const void *a, const void *b, void *c, const void *bias, void *scratch) const {
+int64_t Product::packedBytes() const {
+  const bool packsEachOnce = rowChunks == 1 || roundsOfChunk == 1;
+  return !isFew && !mayMirror && desc.batchCount() == 1 && packsEachOnce
+             ? (packOf(rounds - 1) + 1) * stretches * rightBytes
+             : 0;
+}
+
+void Product::run(const void *a, const void *b, void *c, const void *bias, void *scratch, PackedOperand packed) const {
   auto runElement = [&](int64_t i, char *memory) {
-    Call call{leftOf(desc), rightOf(desc),      const_cast<char *>(batchElement(c, desc, desc.c, i)), nullptr, memory,
-              threads,      mayMirror && a == b};
+    Call call{leftOf(desc), rightOf(desc), nullptr, nullptr, memory, threads, mayMirror && a == b, packed};
+    call.c = const_cast<char *>(batchElement(c, desc, desc.c, i));
     call.left.data = batchElement(a, desc, desc.a, i);
     call.right.data = batchElement(b, desc, desc.b, i);
     if (desc.bias) {
@@ -206,8 +214,8 @@ void Product::run(const void *a, const void *b, void *c, const void *bias, void 
 
 // The tasks of a matmul, in the order in which threads take them: those that pack round 0, then for each round its
 // blocks, with the packing of the next round after the first of them, or at the end where there is one slot. All rounds
-// have equally many numbers; those of an edge that has fewer blocks or panels are empty. A task waits for tasks before
-// it alone, which other threads are at work on by then.
+// have equally many numbers; those of an edge that has fewer blocks or panels are empty. Where B is packed already there
+// are blocks alone. A task waits for tasks before it alone, which other threads are at work on by then.
 void Product::runOne(const Call &call) const {
   auto *memory = call.scratch + progressAt;
   auto *done = new (memory + sizeof(Progress)) std::atomic<int64_t>[static_cast<size_t>(blocks.tasks)]();
@@ -216,12 +224,13 @@ void Product::runOne(const Call &call) const {
   parallelRun(packers, [&](int64_t thread) {
     Worker worker{thread};
     bool isIdle = true;
-    for (int64_t number; (number = next.fetch_add(1, std::memory_order_relaxed)) < allTasks();) {
-      const Task task = taskOf(number);
+    for (int64_t number; (number = next.fetch_add(1, std::memory_order_relaxed)) < allTasks(call);) {
+      const Task task = taskOf(call, number);
       if (task.packs) {
         packRight(call, progress, task);
       } else {
-        multiply(call, progress, worker, task, taskOf(number + packers)); // each other thread takes one before that
+        const Task next = taskOf(call, number + packers); // each other thread takes one before that
+        multiply(call, progress, worker, task, next);
         isIdle = false;
       }
     }
@@ -230,7 +239,13 @@ void Product::runOne(const Call &call) const {
   });
 }
 
-Product::Task Product::taskOf(int64_t number) const {
+int64_t Product::allTasks(const Call &call) const {
+  return call.packed.isPacked ? rounds * blocks.tasks : packTasks + rounds * (blocks.tasks + packTasks);
+}
+
+Product::Task Product::taskOf(const Call &call, int64_t number) const {
+  if (call.packed.isPacked)
+    return {false, number / blocks.tasks, number % blocks.tasks};
   if (number < packTasks)
     return {true, 0, number};
   const int64_t each = blocks.tasks + packTasks, round = (number - packTasks) / each;
@@ -281,6 +296,12 @@ void Product::touchLeft(const Call &call, const Worker &worker) const {
   memory[bytes - 1] = 0;
 }
 
+Panels Product::rightPanels(const Call &call, int64_t pack, int64_t number) const {
+  char *all = call.packed.data ? static_cast<char *>(call.packed.data) : call.scratch + rightAt;
+  const int64_t slot = call.packed.data ? pack : pack % slots;
+  return {reinterpret_cast<float *>(all + (slot * stretches + number) * rightBytes), panelStride(kernel->columns)};
+}
+
 Product::Chunk Product::chunkOf(int64_t round) const {
   const int64_t chunk = round / roundsOfChunk, first = round % roundsOfChunk * stretches;
   const int64_t row = chunk % rowChunks * chunkRows, column = chunk / rowChunks * chunkColumns;
@@ -323,7 +344,7 @@ void Product::packRight(const Call &call, Progress &progress, const Task &task) 
   awaitCount(progress.multiplied[static_cast<size_t>(pack % slots)], turn * roundsOfPack() * blocks.tasks);
   if (const ProductOperand part = rightPart(call, task.round, task.number); part.lines > 0) {
     const auto [ofRound, panel] = packingOf(task.number);
-    Panels to = rightPanels(call.scratch, pack, ofRound);
+    Panels to = rightPanels(call, pack, ofRound);
     to.data += panel * to.stride;
     kernel->packRight(part, 0, ceilDiv(part.lines, kernel->columns), to);
   }
@@ -339,7 +360,8 @@ Product::Place Product::placeOf(int64_t block) const {
 
 void Product::multiply(const Call &call, Progress &progress, Worker &worker, const Task &task, const Task &next) const {
   const int64_t pack = packOf(task.round);
-  awaitCount(progress.packed[static_cast<size_t>(pack % slots)], (pack / slots + 1) * packTasks);
+  if (!call.packed.isPacked)
+    awaitCount(progress.packed[static_cast<size_t>(pack % slots)], (pack / slots + 1) * packTasks);
   awaitCount(progress.rounds[task.number], task.round); // a block's stretches are added one after another
   multiplyBlock(call, task.round, worker, placeOf(task.number), next);
   progress.rounds[task.number].fetch_add(1, std::memory_order_release);
@@ -380,7 +402,7 @@ void Product::multiplyBlock(const Call &call, int64_t round, Worker &worker, Pla
       kernel->packLeft(left, 0, ceilDiv(block.rows, kernel->rows), block.left);
     const int64_t depth = (chunk.stretch + number) * stretch;
     const bool isFirst = depth == 0;
-    block.right = rightPanels(call.scratch, packOf(round), number);
+    block.right = rightPanels(call, packOf(round), number);
     block.right.data += column / kernel->columns * block.right.stride;
     block.depth = ceilDiv(left.depth, kernel->packedDepth);
     results.bias = call.bias && isFirst ? call.bias + chunk.column + column : nullptr;

@@ -10,11 +10,11 @@
 //      columns, with AVX-512 of 14 rows and 32 columns.
 //   4. A block goes through the stretches one after another: the first sets C, later ones add to it. The sums of 16-bit
 //      results wait in scratch and are rounded once.
-// Matmuls of few rows, or of one column, read B where it lies instead. Of a matrix times its own transpose, which is
-// symmetric, blocks below the diagonal are not computed but copied from those above it, which have the same bits.
-// The products of an element are added one after another within a stretch, and stretches are added in order. Stretches
-// follow from the depth alone. So it does not matter which thread computes a block, and equal inputs give equal bits
-// for any number of threads.
+// Right panels may be kept for further matmuls by the same B, which then are blocks alone. Matmuls of few rows, or of
+// one column, read B where it lies instead. Of a matrix times its own transpose, which is symmetric, blocks below the
+// diagonal are not computed but copied from those above it, which have the same bits. The products of an element are
+// added one after another within a stretch, and stretches are added in order. Stretches follow from the depth alone. So
+// it does not matter which thread computes a block, and equal inputs give equal bits for any number of threads.
 #pragma once
 #include "runtime/panels/kernel.h"
 #include <algorithm>
@@ -31,9 +31,11 @@ public:
 
   /// How much scratch run() needs; it must be 64-byte aligned.
   int64_t scratchBytes() const { return bytesEach * workers; }
+  /// Bytes of all right panels, where they can be kept (see PackedOperand); 0 where they cannot.
+  int64_t packedBytes() const;
   /// "avx2 f32"
   std::string name() const;
-  void run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;
+  void run(const void *a, const void *b, void *c, const void *bias, void *scratch, PackedOperand packed = {}) const;
 
 private:
   struct Call;
@@ -93,8 +95,9 @@ private:
   bool isPackedAnew(int64_t round) const {
     return round < rounds && (round == 0 || packOf(round - 1) != packOf(round));
   }
-  int64_t allTasks() const { return packTasks + rounds * (blocks.tasks + packTasks); }
-  Task taskOf(int64_t number) const;
+  /// Tasks of a matmul: only blocks if B is packed already.
+  int64_t allTasks(const Call &call) const;
+  Task taskOf(const Call &call, int64_t number) const;
   Packing packingOf(int64_t number) const;
   Place placeOf(int64_t block) const;
   /// What packing number `number` of a round packs; no lines if that is nothing.
@@ -119,10 +122,7 @@ private:
     return {reinterpret_cast<float *>(scratch + place * leftBytes), panelStride(kernel->rows)};
   }
   /// The right panels of packing `pack` for stretch `number` of the round.
-  Panels rightPanels(char *scratch, int64_t pack, int64_t number) const {
-    return {reinterpret_cast<float *>(scratch + rightAt + (pack % slots * stretches + number) * rightBytes),
-            panelStride(kernel->columns)};
-  }
+  Panels rightPanels(const Call &call, int64_t pack, int64_t number) const;
   int64_t panelStride(int64_t width) const { return panelFloats(width, ceilDiv(stretch, kernel->packedDepth)); }
 };
 

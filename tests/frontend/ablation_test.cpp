@@ -161,6 +161,7 @@ TEST(Switches, AreThePassesThatRunAndWhatElseIsOn) {
                                           "-fno-pack-attention",
                                           "-fno-fuse-epilogues",
                                           "-fno-schedule-collectives",
+                                          "-fno-keep-packed",
                                           "-fno-fuse-optimizer",
                                           "-O1",
                                           "-O0"};
@@ -174,8 +175,9 @@ TEST(Switches, AreThePassesThatRunAndWhatElseIsOn) {
   std::vector<std::string> expected = {"-fno-match-attention", "-fno-join-matmuls", "--dtype=f32"};
   if (!runtime::requireCpuFeatures("avx512bf16")) // where activations are stored in 16 bits
     expected.insert(expected.end(), {"-fno-narrow-activations", "-fno-fuse-gelu"});
-  expected.insert(expected.end(), {"-fno-pack-attention", "-fno-fuse-epilogues", "--remat=none",
-                                   "-fno-schedule-collectives", "-fno-fuse-optimizer", "-fno-fast-math", "-O0"});
+  expected.insert(expected.end(),
+                  {"-fno-pack-attention", "-fno-fuse-epilogues", "--remat=none", "-fno-schedule-collectives",
+                   "-fno-keep-packed", "-fno-fuse-optimizer", "-fno-fast-math", "-O0"});
   EXPECT_EQ(switchesOff(flags, "cpu"), expected);
   flags = {};
   flags.level = 0;

@@ -192,6 +192,8 @@ def differ(trainer):
     runs = [trainer.run(*options, "--lanes", lanes)[0] for lanes in ("1", "2", "8")]
     check(runs[0] != runs[1] and runs[1] != runs[2], "another number of lanes has other bits")
     check(trainer.run(*options)[0] == runs[0], "without --lanes there is one")
+    packed = trainer.run(*options, "--lanes", "8", "-fno-keep-packed")[0]
+    check(packed == runs[2], "weights that each lane packs give the bits of those that are packed once")
 
 
 def resume(trainer, mpis, full):

@@ -32,6 +32,30 @@ protected:
             }};
   }
   static void check(const GemmDesc &desc, int threads) { checkProduct(desc, byPanels(desc, threads), threads); }
+  /// Two matmuls by one B, of which the first packs it and the second reads neither it nor its place.
+  static void checkPackedOnce(const GemmDesc &desc, int threads) {
+    SCOPED_TRACE(describe(desc) + " on " + std::to_string(threads) + " threads");
+    const auto product =
+        *panels::Product::plan(desc, threads, desc.a.dtype == DType::bf16 ? GetParam().bf16 : GetParam().others);
+    const GemmExtents extents = *gemmExtents(desc);
+    const Operand b(desc.b.dtype, extents.b, 2), bias(desc.a.dtype, extents.bias, 3);
+    const auto scratch = *TensorStorage::zeros(product.scratchBytes()),
+               packed = *TensorStorage::zeros(product.packedBytes());
+    ASSERT_GT(product.packedBytes(), 0);
+    std::memset(packed.data(), 0xff, static_cast<size_t>(packed.bytes()));
+    ThreadCountScope scope(threads);
+    for (uint32_t seed : {10u, 11u}) {
+      const Operand a(desc.a.dtype, extents.a, seed);
+      Operand expected(desc.c.dtype, extents.c, 4), found(desc.c.dtype, extents.c, 4);
+      std::memset(scratch.data(), 0xff, static_cast<size_t>(scratch.bytes()));
+      product.run(a.data(), b.data(), expected.data(), bias.data(), scratch.data());
+      std::memset(scratch.data(), 0xff, static_cast<size_t>(scratch.bytes()));
+      const bool isPacked = seed == 11;
+      product.run(a.data(), isPacked ? nullptr : b.data(), found.data(), bias.data(), scratch.data(),
+                  {packed.data(), isPacked});
+      EXPECT_EQ(found.bytes(), expected.bytes());
+    }
+  }
   template <typename Change>
   static std::vector<float> run(const GemmDesc &desc, int threads, Change &&change) {
     return resultOf(desc, byPanels(desc, threads), threads, change);
@@ -110,6 +134,26 @@ TEST_P(PanelsTest, partsOfSomeStretches) {
     desc.accumulate = true;
     check(desc, 3);
   }
+}
+
+/// A matmul packs B into memory that lasts; equal ones by that B then have the bits that they have without it.
+TEST_P(PanelsTest, packedOnce) {
+  for (auto [in, out] : dtypes)
+    for (auto [m, n, k] : {std::array{9, 5, 3}, {40, 33, 385}, {20, 1601, 2000}, {1540, 33, 20}})
+      for (bool transposeB : {false, true})
+        for (int threads : {1, 2, 5}) {
+          GemmDesc desc = product(in, out, m, n, k, transposeB, transposeB);
+          desc.bias = in;
+          desc.accumulate = threads == 2;
+          checkPackedOnce(desc, threads);
+        }
+  GemmDesc few = product(DType::f32, DType::f32, 8, 33, 20), many = product(DType::f32, DType::f32, 40, 40, 20);
+  EXPECT_EQ(panels::Product::plan(few, 2, GetParam().others)->packedBytes(), 0);
+  EXPECT_GT(panels::Product::plan(many, 2, GetParam().others)->packedBytes(), 40 * 20 * 4);
+  many.batch = {1, 2};
+  many.a.batchStrides = many.b.batchStrides = {0, 800};
+  many.c.batchStrides = {0, 1600};
+  EXPECT_EQ(panels::Product::plan(many, 2, GetParam().others)->packedBytes(), 0);
 }
 
 /// Many matmuls are divided among threads whole, few by their blocks.

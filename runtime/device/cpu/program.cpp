@@ -155,6 +155,7 @@ template <>
 struct Runner<MatmulCall> {
   std::shared_ptr<Gemm> gemm;
   TensorStorage extraScratch; // when this thread count needs more than the plan has
+  bool keepsPacked = false;   // whether the plan has room for b as this machine packs it
 
   Error prepare(Step &step, const Instruction &, const MatmulCall &call) {
     const int64_t dense = call.desc.batchCount() * call.desc.m * call.desc.n * byteSize(call.desc.c.dtype);
@@ -171,7 +172,9 @@ struct Runner<MatmulCall> {
       gemm = std::make_shared<Gemm>(std::move(*made));
       step.products.emplace_back(call.desc, gemm);
     }
-    const int64_t planned = call.scratch == noBuffer ? 0 : step.plan.buffers[call.scratch].bytes;
+    auto plannedBytes = [&](BufferId id) { return id == noBuffer ? 0 : step.plan.buffers[id].bytes; };
+    keepsPacked = gemm->packedBytes() > 0 && gemm->packedBytes() <= plannedBytes(call.packed);
+    const int64_t planned = plannedBytes(call.scratch);
     if (gemm->scratchpadBytes() <= planned)
       return Error::success();
     auto extra = TensorStorage::allocate(gemm->scratchpadBytes());
@@ -186,7 +189,8 @@ struct Runner<MatmulCall> {
     if (call.addend != noBuffer) // matmuls add to what is there
       copyBytes(step.at(call.c), step.at(call.addend), gemmExtents(call.desc)->c);
     void *scratch = extraScratch.data() ? extraScratch.data() : step.at(call.scratch);
-    gemm->run(step.at(call.a), step.at(call.b), step.at(call.c), step.at(call.bias), scratch);
+    const PackedOperand packed = keepsPacked ? PackedOperand{step.at(call.packed), call.isPacked} : PackedOperand();
+    gemm->run(step.at(call.a), step.at(call.b), step.at(call.c), step.at(call.bias), scratch, packed);
     return Error::success();
   }
 };
