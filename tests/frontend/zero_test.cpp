@@ -280,7 +280,9 @@ TEST(Zero, EachRankKeepsItsPartOfParameters) {
       all += own.weightBytes;
       EXPECT_EQ(whole.weightBytes, one.weightBytes);
       EXPECT_EQ(own.stateBytes, whole.stateBytes) << chosen.name;
-      EXPECT_LT(own.planned, whole.planned) << chosen.name << ", rank " << rank;
+      // With Muon the owner of a matrix multiplies it whole, in scratch whose size follows from the CPU's instructions.
+      if (chosen.name != "muon")
+        EXPECT_LT(own.planned, whole.planned) << chosen.name << ", rank " << rank;
     }
     const int64_t scale = runtime::byteSize(chosen.parameters); // which has fewer rows than there are ranks
     EXPECT_EQ(all, one.weightBytes + (ranks - 1) * scale) << chosen.name;
