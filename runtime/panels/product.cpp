@@ -214,8 +214,8 @@ void Product::run(const void *a, const void *b, void *c, const void *bias, void 
 
 // The tasks of a matmul, in the order in which threads take them: those that pack round 0, then for each round its
 // blocks, with the packing of the next round after the first of them, or at the end where there is one slot. All rounds
-// have equally many numbers; those of an edge that has fewer blocks or panels are empty. Where B is packed already there
-// are blocks alone. A task waits for tasks before it alone, which other threads are at work on by then.
+// have equally many numbers; those of an edge that has fewer blocks or panels are empty. Where B is packed already
+// there are blocks alone. A task waits for tasks before it alone, which other threads are at work on by then.
 void Product::runOne(const Call &call) const {
   auto *memory = call.scratch + progressAt;
   auto *done = new (memory + sizeof(Progress)) std::atomic<int64_t>[static_cast<size_t>(blocks.tasks)]();
@@ -229,8 +229,8 @@ void Product::runOne(const Call &call) const {
       if (task.packs) {
         packRight(call, progress, task);
       } else {
-        const Task next = taskOf(call, number + packers); // each other thread takes one before that
-        multiply(call, progress, worker, task, next);
+        const Task after = taskOf(call, number + packers); // each other thread takes one before that
+        multiply(call, progress, worker, task, after);
         isIdle = false;
       }
     }
