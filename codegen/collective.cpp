@@ -1,5 +1,6 @@
 #include "codegen/collective.h"
 #include "ir/dialect.h"
+#include "ir/tensor_bytes.h"
 #include "passes/collective_order.h"
 
 using namespace mlir;
@@ -43,6 +44,8 @@ int64_t nextFlight(const runtime::Plan &plan) {
 }
 
 } // namespace
+
+static_assert(packedElements * 4 == runtime::packedAlignment); // what is exchanged is f32
 
 void lowerCollective(const StructuredCall &call, runtime::Plan &plan) {
   if (isa<WaitOp>(call.op))

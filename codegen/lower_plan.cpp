@@ -191,7 +191,7 @@ private:
       plan.constants.push_back(rawBytes(cast<DenseElementsAttr>(literal.getValue())));
     for (Operation &op : function.getBody().front().without_terminator()) {
       auto structured = dyn_cast<StructuredOpInterface>(op);
-      if (!structured)
+      if (!structured || isa<UnpackOp>(op)) // whose results lie in its operand
         continue;
       auto kernel = dyn_cast<KernelOp>(op);
       auto bodies = dyn_cast<BodyOpInterface>(op);

@@ -1580,11 +1580,13 @@ def Tcc_AllToAllOp : Tcc_Op<"all_to_all", [NoGradient, DeclareOpInterfaceMethods
   let isTraced = 0;
   let summary = "every rank gets its part of every rank's pieces, and adds nothing";
   let description = [{ Rank i has pieces[i] pieces; this rank has `own`. A piece is the same number of tensors in every
-    rank: their elements one after another, then zeros, as ranks · S elements. Row j of the result is part number
-    `rank` (S elements) of piece j, where all pieces of rank 0 come first, then those of rank 1.
+    rank: their elements one after another, each tensor at a multiple of 64, with zeros between and after them, as
+    ranks · S elements (tcc.unpack takes them out). Row j of the result is part number `rank` (S elements) of piece j,
+    where all pieces of rank 0 come first, then those of rank 1.
     all_to_all_c1: the ranks have 1 piece or more each, and one of them has as many as `own`. all_to_all_c2: there are as
     many operands in each piece, 1 or more, of f32 and of equal types. all_to_all_c3: the result is [sum of pieces, S], and
-    ranks · S is not less than a piece's elements. all_to_all_c4: the flight, if it has one (tcc.wait), is 1 to 2^20. }];
+    ranks · S is not less than where a piece's last tensor ends. all_to_all_c4: the flight, if it has one (tcc.wait), is 1
+    to 2^20. }];
   let arguments = (ins DenseI64ArrayAttr:$pieces, I64Attr:$own, Variadic<Tcc_Tensor>:$values, OptionalAttr<I64Attr>:$flight);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$pieces `own` $own `of` $values attr-dict `:` functional-type($values, $result)";
@@ -1593,9 +1595,9 @@ def Tcc_AllToAllOp : Tcc_Op<"all_to_all", [NoGradient, DeclareOpInterfaceMethods
   let gradientFormula = "none: ranks exchange values after autodiff";
   let example = [{
     %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
-    %b = tcc.constant dense<3.0> : tensor<f32>
-    %y = tcc.all_to_all [1] own 1 of %a, %b : (tensor<2xf32>, tensor<f32>) -> tensor<1x4xf32>
-    // %y = 1 2 3 0
+    %b = tcc.constant dense<[3.0, 4.0]> : tensor<2xf32>
+    %y = tcc.all_to_all [2] own 2 of %a, %b : (tensor<2xf32>, tensor<2xf32>) -> tensor<2x3xf32>
+    // %y = 1 2 0 3 4 0
   }];
 }
 
@@ -1634,6 +1636,25 @@ def Tcc_AllReduceOp : Tcc_Op<"all_reduce", [NoGradient, DeclareOpInterfaceMethod
   let example = [{
     %x = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
     %y = tcc.all_reduce %x of 1 : tensor<2xf32> -> tensor<2xf32>
+    // %y = 1 2
+  }];
+}
+
+def Tcc_UnpackOp : Tcc_Op<"unpack", [NoGradient, DeclareOpInterfaceMethods<StructuredOpInterface, ["bytes"]>]> {
+  let isTraced = 0;
+  let summary = "tensors that lie one after another in a value";
+  let description = [{ Each begins at a multiple of 64 elements, as in a piece of tcc.all_to_all. Nothing is copied:
+    plan-memory places the results in the operand. unpack_c1: the operand is [S], and there are 1 result or more, of its
+    element type. unpack_c2: S is not less than where the last result ends. }];
+  let arguments = (ins Tcc_Tensor:$x);
+  let results = (outs Variadic<Tcc_Tensor>:$results);
+  let assemblyFormat = "$x attr-dict `:` type($x) `->` type($results)";
+  let hasVerifier = 1;
+  let formula = "result_k = x[b_k : b_k + s_k], where s_k are its elements, b_0 = 0, b_{k+1} = 64 · ⌈(b_k + s_k) / 64⌉";
+  let gradientFormula = "none: ranks exchange values after autodiff";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+    %y = tcc.unpack %x : tensor<3xf32> -> tensor<2x1xf32>
     // %y = 1 2
   }];
 }

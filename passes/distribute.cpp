@@ -8,7 +8,8 @@
 //      so that schedule-collectives can start a bucket while the lane goes on. In a bucket the left halves are added to
 //      what the lane gives, in a loop of their own; every rank gets its part of all ranks' nodes (tcc.all_to_all) and
 //      adds them in the order of the tree; the parts' sums go to all ranks (tcc.all_gather). A bucket's sums come after
-//      the next one's all_to_all. With --reduce=fast the ranks' sums are one tcc.all_reduce a bucket.
+//      the next one's all_to_all. A bucket leaves the loop as it is, and tcc.unpack takes the sums out, which copies
+//      nothing. With --reduce=fast the ranks' sums are one tcc.all_reduce a bucket.
 //   4. with --zero=2, a rank keeps its part of a sum (rank_parts.h) in place of the all_gather: pieces are put together
 //      by rank, and values that have fewer rows than there are ranks go to all;
 //   5. with --zero, states and their updates are shared out (state_parts.cpp), with --zero=3 parameters too, which each
@@ -85,6 +86,9 @@ private:
   const RankParts parts;
   const int64_t bucketBytes;
   bool hasLaneOnTheLeft = false; // the smallest left half of the rank's last node is one lane
+
+  /// Whether the last lane's loop gives a bucket's sums as one value.
+  bool isPacked() const { return !ranks.isFast && ranks.zero < 2; }
 
   int64_t lanes() { return static_cast<int64_t>(op.getCount()); }
 
@@ -242,12 +246,14 @@ private:
       llvm::append_range(uses, sums);
     for (const Values &sums : lefts)
       llvm::append_range(uses, sums);
-    return alone(b, resultTypes(), uses, [&](Emit &inside, ValueRange arguments) {
+    const std::vector<SmallVector<unsigned>> buckets = bucketsOf(op.getBody().front().getTerminator()->getOperands());
+    const SmallVector<Type> types = isPacked() ? packedTypes(b, buckets) : resultTypes();
+    const Values given = alone(b, types, uses, [&](Emit &inside, ValueRange arguments) {
       const Values lane = bodyOf(inside, arguments.take_front(own));
-      Values results(width);
+      Values results(types.size());
       std::optional<Started> before;
       const OpBuilder::InsertionGuard guard(inside.builder);
-      for (const SmallVector<unsigned> &bucket : bucketsOf(lane)) {
+      for (auto [number, bucket] : llvm::enumerate(buckets)) {
         if (ranks.zero >= 3)
           standAfter(inside, bucket, lane, !before);
         const auto chosen = [&](ValueRange values) {
@@ -258,9 +264,10 @@ private:
           earlier.push_back(chosen(arguments.slice(i, width)));
         std::vector<Values> sums(earlier.begin(), earlier.begin() + pieces.size());
         sums.push_back(withLefts(inside, ArrayRef(earlier).drop_front(pieces.size()), chosen(lane)));
-        Started started{bucket, ranks.isFast      ? fastSums(inside, sums)
-                                : ranks.zero >= 2 ? exchanged(inside, byRank(inside, bucket, sums))
-                                                  : exchanged(inside, sums)};
+        Started started{number, bucket,
+                        ranks.isFast      ? fastSums(inside, sums)
+                        : ranks.zero >= 2 ? exchanged(inside, byRank(inside, bucket, sums))
+                                          : exchanged(inside, sums)};
         if (before)
           finish(inside, *before, results);
         before = std::move(started);
@@ -268,6 +275,32 @@ private:
       finish(inside, *before, results);
       return results;
     });
+    return isPacked() ? unpacked(b, buckets, given) : given;
+  }
+
+  /// How many elements of a packed bucket each rank adds up.
+  int64_t partOf(TypeRange bucket) const {
+    return llvm::alignTo(llvm::divideCeil(packedPlaces(bucket).back(), ranks.count), alignedElements);
+  }
+
+  SmallVector<Type> typesOf(ArrayRef<unsigned> bucket) {
+    return llvm::map_to_vector(bucket, [&](unsigned i) { return op.getResult(i).getType(); });
+  }
+
+  SmallVector<Type> packedTypes(Emit &b, ArrayRef<SmallVector<unsigned>> buckets) {
+    return llvm::map_to_vector(buckets, [&](const SmallVector<unsigned> &bucket) {
+      return Type(RankedTensorType::get({partOf(typesOf(bucket)) * ranks.count}, b.f32()));
+    });
+  }
+
+  /// The sums that lie in `packed`, which has a value for each bucket.
+  Values unpacked(Emit &b, ArrayRef<SmallVector<unsigned>> buckets, const Values &packed) {
+    Values results(op.getNumResults());
+    for (auto [bucket, value] : llvm::zip_equal(buckets, packed))
+      for (auto [i, sum] :
+           llvm::zip_equal(bucket, UnpackOp::create(b.builder, b.loc, typesOf(bucket), value).getResults()))
+        results[i] = sum;
+    return results;
   }
 
   /// With --zero=3 a bucket's exchange has its place in the order of collectives right after its values, between the
@@ -315,7 +348,7 @@ private:
 
   /// The numbers of the lane's values in buckets, in the order in which the lane computes them. The last bucket, which
   /// no computation is left to hide, is a quarter of the others.
-  std::vector<SmallVector<unsigned>> bucketsOf(const Values &lane) {
+  std::vector<SmallVector<unsigned>> bucketsOf(ValueRange lane) {
     llvm::DenseMap<Operation *, unsigned> position;
     Operation *last = nullptr;
     for (Value value : lane)
@@ -350,16 +383,19 @@ private:
 
   /// A bucket's exchange that has begun: the rows of an all_to_all, or the sums themselves.
   struct Started {
+    size_t number;
     SmallVector<unsigned> bucket;
     Values values;
   };
 
   void finish(Emit &b, const Started &started, Values &results) {
-    Values sums = ranks.isFast      ? started.values
-                  : ranks.zero >= 2 ? partSums(b, started.bucket, started.values.front())
-                                    : treeSums(b, started.bucket, started.values.front());
-    for (auto [number, sum] : llvm::zip_equal(started.bucket, sums))
-      results[number] = sum;
+    if (isPacked()) {
+      results[started.number] = wholeSums(b, started.values.front());
+      return;
+    }
+    const Values sums = ranks.isFast ? started.values : partSums(b, started.bucket, started.values.front());
+    for (auto [i, sum] : llvm::zip_equal(started.bucket, sums))
+      results[i] = sum;
   }
 
   /// Each rank gets its part of every node that a rank has added up, as a row. This is what this rank gets; `pieces`
@@ -368,10 +404,7 @@ private:
     SmallVector<int64_t> counts;
     for (int64_t rank = 0; rank < ranks.count; ++rank)
       counts.push_back(static_cast<int64_t>(laneNodesOf(lanes(), ranks.count, rank).size()));
-    int64_t elements = 0;
-    for (Value value : pieces.front())
-      elements += tensorType(value).getNumElements();
-    const int64_t size = llvm::alignTo(llvm::divideCeil(elements, ranks.count), alignedElements);
+    const int64_t size = partOf(TypeRange(ValueRange(pieces.front())));
     Values all;
     for (const Values &piece : pieces)
       llvm::append_range(all, piece);
@@ -420,20 +453,12 @@ private:
     return nodes;
   }
 
-  /// Each value's sum over all lanes, from the rows that this rank got.
-  Values treeSums(Emit &b, ArrayRef<unsigned> bucket, Value rows) {
+  /// A bucket's sums over all lanes, packed, from the rows that this rank got.
+  Value wholeSums(Emit &b, Value rows) {
     Value sum = treeSum(b, {0, lanes()}, nodesOfAll(), rows);
     const int64_t size = tensorType(sum).getNumElements();
-    Value all = b.create<AllGatherOp>(RankedTensorType::get({size * ranks.count}, b.f32()), sum,
-                                      b.builder.getI64IntegerAttr(ranks.count), IntegerAttr());
-    Values results;
-    int64_t first = 0;
-    for (unsigned i : bucket) {
-      const RankedTensorType type = tensorType(op.getResult(i));
-      results.push_back(b.reshape(b.slice(all, {first}, {first + type.getNumElements()}), type.getShape()));
-      first += type.getNumElements();
-    }
-    return results;
+    return b.create<AllGatherOp>(RankedTensorType::get({size * ranks.count}, b.f32()), sum,
+                                 b.builder.getI64IntegerAttr(ranks.count), IntegerAttr());
   }
 
   /// The sum over a node of the tree, from the rows of the nodes that ranks have added up.

@@ -9,6 +9,11 @@ namespace tcc {
 MemoryUses::MemoryUses(Block &block, const ViewLimits &views) {
   for (Operation &op : block) {
     SmallVector<Value> &operands = operandsOf[&op] = memoryOperands(&op, views);
+    for (Value &operand : operands)
+      while (auto unpack = operand.getDefiningOp<UnpackOp>()) { // its results lie in what it takes
+        operand = denseRoot(unpack.getX());
+        partsOf.insert({&op, operand});
+      }
     for (Value operand : operands)
       readersOf[operand].push_back(&op);
   }
@@ -21,6 +26,8 @@ ArrayRef<Operation *> MemoryUses::readers(Value value) const {
 
 bool MemoryUses::mayTakeOver(OpResult result, Value value) {
   Operation *op = result.getOwner();
+  if (partsOf.contains({op, value}))
+    return false;
   auto [known, inserted] = sharing.try_emplace(op);
   if (inserted)
     known->second = cast<StructuredOpInterface>(op).sharedBuffers();

@@ -9,7 +9,7 @@ class MemoryUses {
 public:
   MemoryUses(mlir::Block &block, const ViewLimits &views);
 
-  /// The value in memory that each operand of `op` is read from.
+  /// The value in memory that each operand of `op` is read from. It may be larger than the operand (tcc.unpack).
   llvm::ArrayRef<mlir::Value> operands(mlir::Operation *op) const { return operandsOf.find(op)->second; }
   /// The ops that read `value` from memory, in the order that the block had when this object was made. An op that reads
   /// it through several operands stands there for each of them.
@@ -25,7 +25,8 @@ public:
 private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value>> operandsOf;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Operation *, 4>> readersOf;
-  llvm::DenseMap<mlir::Operation *, llvm::BitVector> sharing; // of structured ops, where it was asked for
+  llvm::DenseSet<std::pair<mlir::Operation *, mlir::Value>> partsOf; // ops that read a part of a value, with it
+  llvm::DenseMap<mlir::Operation *, llvm::BitVector> sharing;        // of structured ops, where it was asked for
 };
 
 } // namespace tcc

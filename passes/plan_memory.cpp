@@ -4,7 +4,8 @@
 //   2. a value that dies where a result of its size is written, and may be written over, has the result's output
 //   before;
 //   3. a structured op's result takes over the buffer of an operand that dies there, where the op's facts allow it;
-//   4. all other values and scratch, an op's planned bodies too, get offsets in one arena: largest first, at the lowest
+//   4. the results of tcc.unpack lie in its operand;
+//   5. all other values and scratch, an op's planned bodies too, get offsets in one arena: largest first, at the lowest
 //      offset that is free over their live range.
 // What an op in flight reads or writes is live until the op that waits for it; what one stream has used another uses
 // only after such a wait (stream_order.h). The function stays tensor SSA; places are attributes. It never moves an op.
@@ -124,7 +125,8 @@ private:
     Operation *terminator = block.getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       Value root = memory.operands(terminator)[i];
-      if (isa<BlockArgument>(root) || !isa<StructuredOpInterface>(root.getDefiningOp()) || fixed.contains(root))
+      if (isa<BlockArgument>(root) || !isa<StructuredOpInterface>(root.getDefiningOp()) || fixed.contains(root) ||
+          byteSize(tensorType(root)) != byteSize(tensorType(terminator->getOperand(i)))) // it is a part of the root
         continue;
       BlockArgument state = signature.updated(i);
       if (state && (stageOf(root.getDefiningOp()) || !mayReplaceState(root, state)))
@@ -150,7 +152,7 @@ private:
   }
 
   void placeResults(Operation *op) {
-    if (!isa<StructuredOpInterface>(op))
+    if (!isa<StructuredOpInterface>(op) || isa<UnpackOp>(op))
       return;
     llvm::DenseSet<unsigned> takenOver;
     for (OpResult result : op->getResults()) {
@@ -268,6 +270,15 @@ private:
     }
   }
 
+  SmallVector<Place> placesIn(UnpackOp unpack) const {
+    const Place whole = signature.of(denseRoot(unpack.getX()));
+    const int64_t width = elementBytes(tensorType(unpack.getX()).getElementType());
+    const SmallVector<int64_t> first = packedPlaces(unpack.getResultTypes());
+    return llvm::map_to_vector(ArrayRef(first).drop_back(), [&](int64_t begin) {
+      return Place{whole.space, whole.index, whole.offset + begin * width};
+    });
+  }
+
   void write() {
     Builder builder(function.getContext());
     int64_t arena = 0;
@@ -283,6 +294,10 @@ private:
       if (!isa<StructuredOpInterface>(op))
         continue;
       SmallVector<Place> places;
+      if (auto unpack = dyn_cast<UnpackOp>(op)) {
+        setPlaces(&op, placesIn(unpack));
+        continue;
+      }
       for (Value result : op.getResults()) {
         auto known = fixed.find(result);
         places.push_back(known != fixed.end() ? known->second

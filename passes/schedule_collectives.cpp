@@ -59,7 +59,7 @@ private:
 
   static bool isStructured(Operation *op) { return isa<StructuredOpInterface>(op); }
   /// Whether it does anything, so that a collective beside it is hidden.
-  static bool runs(Operation *op) { return isStructured(op) && !isa<WaitOp>(op); }
+  static bool runs(Operation *op) { return isStructured(op) && !isa<WaitOp, UnpackOp>(op); }
 
   /// Whether the op goes where the collective goes: nothing else reads what it gives, and it is a loop of one turn, or
   /// a kernel that was joined with others that may feed other collectives.

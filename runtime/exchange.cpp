@@ -5,23 +5,26 @@
 namespace tcc::runtime {
 namespace {
 
-/// Bytes [begin, end) of a piece, whose sources lie one after another, with zeros after them.
+/// Bytes [begin, end) of a piece, whose sources lie one after another, with zeros between and after them.
 void addPiece(std::vector<ExchangeCopy> &copies, const CollectiveCall &call, const Plan &plan, size_t piece,
               int64_t begin, int64_t end, BufferId target, int64_t to) {
   const size_t each = call.sources.size() / static_cast<size_t>(call.own);
+  const auto add = [&](BufferId source, int64_t from, int64_t last) { // up to byte `last`
+    if (begin >= last)
+      return;
+    copies.push_back({source, target, from, to, last - begin});
+    to += last - begin;
+    begin = last;
+  };
   int64_t first = 0; // of the source
   for (size_t k = 0; k < each && begin < end; ++k) {
     const BufferId source = call.sources[piece * each + k];
-    const int64_t bytes = plan.buffers[source].bytes, last = std::min(end, first + bytes);
-    if (begin < last) {
-      copies.push_back({source, target, begin - first, to, last - begin});
-      to += last - begin;
-      begin = last;
-    }
-    first += bytes;
+    const int64_t bytes = plan.buffers[source].bytes;
+    add(source, begin - first, std::min(end, first + bytes));
+    first += (bytes + packedAlignment - 1) / packedAlignment * packedAlignment;
+    add(noBuffer, 0, std::min(end, first));
   }
-  if (begin < end)
-    copies.push_back({noBuffer, target, 0, to, end - begin});
+  add(noBuffer, 0, end);
 }
 
 Error addShard(RankExchange &exchange, const CollectiveCall &call, const Plan &plan, int64_t rank) {

@@ -1,6 +1,7 @@
 // Collectives: ops that all ranks of a run come to together. They move bytes; what they are in memory.
 #include "ir/lanes.h"
 #include "ir/ops/control.h"
+#include "ir/tensor_bytes.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -88,9 +89,7 @@ LogicalResult AllToAllOp::verify() {
   if (!areEqual)
     return emitOpError() << "has " << getValues().size() << " operands for " << own
                          << " pieces; each piece has as many, of f32 and of equal types (all_to_all_c2)";
-  int64_t elements = 0;
-  for (Value value : getValues().take_front(each))
-    elements += tensorType(value).getNumElements();
+  const int64_t elements = packedPlaces(getValues().take_front(each).getTypes()).back();
   RankedTensorType type = tensorType(getResult());
   const bool fits = type.getRank() == 2 && isF32(getResult()) && type.getDimSize(0) == llvm::sum_of(pieces) &&
                     type.getDimSize(1) * static_cast<int64_t>(pieces.size()) >= elements;
@@ -191,6 +190,33 @@ int64_t AllReduceOp::flops() {
   for (Value value : getValues())
     flops += tensorType(value).getNumElements();
   return flops;
+}
+
+//===- unpack --------------------------------------------------------------------------------------------------===//
+
+LogicalResult UnpackOp::verify() {
+  const RankedTensorType whole = tensorType(getX());
+  const auto isOfIt = [&](Type type) {
+    return cast<RankedTensorType>(type).getElementType() == whole.getElementType();
+  };
+  if (whole.getRank() != 1 || getResults().empty() || !llvm::all_of(getResultTypes(), isOfIt))
+    return emitOpError() << "takes " << typeText(whole)
+                         << "; a value of one dim, and results of its element type are expected (unpack_c1)";
+  if (const int64_t end = packedPlaces(getResultTypes()).back(); end > whole.getNumElements())
+    return emitOpError() << "takes " << end << " elements out of " << typeText(whole) << " (unpack_c2)";
+  return success();
+}
+
+SmallVector<StridedView, 2> UnpackOp::operandViews(const ViewLimits &) {
+  return denseOperands(*this);
+}
+
+int64_t UnpackOp::flops() {
+  return 0;
+}
+
+int64_t UnpackOp::bytes(const ViewLimits &) {
+  return 0;
 }
 
 //===- wait ----------------------------------------------------------------------------------------------------===//

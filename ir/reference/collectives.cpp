@@ -1,5 +1,6 @@
 // Collectives, from the operands of all ranks.
 #include "ir/reference/registry.h"
+#include "ir/tensor_bytes.h"
 
 using namespace mlir;
 
@@ -28,8 +29,10 @@ RefTensor allToAll(ArrayRef<Operation *> ops, ArrayRef<std::vector<const RefTens
     const size_t each = operands[i].size() / own;
     for (size_t piece = 0; piece < own; ++piece, ++row) {
       std::vector<double> line;
-      for (size_t k = 0; k < each; ++k)
+      for (size_t k = 0; k < each; ++k) {
+        line.resize(llvm::alignTo(line.size(), packedElements), 0);
         llvm::append_range(line, operands[i][piece * each + k]->data);
+      }
       line.resize(static_cast<size_t>(size) * ops.size(), 0);
       for (int64_t k = 0; k < size; ++k)
         result.data[row * size + k] = line[rank * size + k];
@@ -51,6 +54,13 @@ RefTensor allReduce(Operation *op, ArrayRef<std::vector<const RefTensor *>> oper
   for (const std::vector<const RefTensor *> &own : operands)
     for (auto [sum, value] : llvm::zip(result.data, own[number]->data))
       sum += value;
+  return result;
+}
+
+RefTensor unpacked(UnpackOp op, const RefTensor &whole, unsigned number) {
+  RefTensor result = empty(op, number);
+  const int64_t first = packedPlaces(op.getResultTypes())[number];
+  std::copy_n(whole.data.begin() + first, result.size(), result.data.begin());
   return result;
 }
 
@@ -85,6 +95,10 @@ void addCollectives(Registry &registry) {
   addAlone<AllToAllOp>(registry);
   addAlone<AllGatherOp>(registry);
   addAlone<AllReduceOp>(registry);
+  add<UnpackOp>(registry, [](Call &call, UnpackOp op) {
+    for (unsigned i = 0; i < op.getNumResults(); ++i)
+      call.results.push_back(unpacked(op, *call.operands[0], i));
+  });
   add<WaitOp>(registry, [](Call &, WaitOp) {}); // here a collective is over where it stands
 }
 

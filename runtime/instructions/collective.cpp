@@ -65,12 +65,12 @@ std::string CollectiveCall::validate(const PlanLists &plan) const {
   if (static_cast<int64_t>(pieces.size()) != ranks || std::ranges::find(pieces, own) == pieces.end() ||
       sources.size() % static_cast<size_t>(own) || taken % (rows * 4))
     return "all_to_all has pieces that are no list of the " + std::to_string(ranks) + " ranks' pieces";
-  int64_t sum = 0;
-  for (BufferId source : sources)
-    sum += bytesOf(source);
+  int64_t end = 0; // of the first piece's last source; the others' are as large
+  for (BufferId source : std::span(sources).first(sources.size() / static_cast<size_t>(own)))
+    end = (end + packedAlignment - 1) / packedAlignment * packedAlignment + bytesOf(source);
   const int64_t piece = taken / rows * ranks;
-  if (sum > piece * own)
-    return "all_to_all has pieces of " + std::to_string(sum / own) + " bytes, and room for " + std::to_string(piece);
+  if (end > piece)
+    return "all_to_all has pieces of " + std::to_string(end) + " bytes, and room for " + std::to_string(piece);
   const int64_t sent = taken / rows * own * (ranks - 1);
   if (ranks > 1 && (scratch == noBuffer || bytesOf(scratch) < sent))
     return "all_to_all has no scratch for what it sends, which is " + std::to_string(sent) + " bytes";

@@ -5,6 +5,7 @@
 namespace tcc::runtime {
 
 inline constexpr int64_t mostRanks = 4096;
+inline constexpr int64_t packedAlignment = 256; ///< each source of an all_to_all begins at a multiple of so many bytes
 
 /// The ways to exchange, which mean what the op of the same name means. exchangeNames has their names in a plan's JSON.
 enum class Exchange : uint8_t { shard, allToAll, allGather, allReduce };

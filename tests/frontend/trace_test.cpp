@@ -357,6 +357,7 @@ TEST(Trace, KnowsEveryOpOfTheDialect) {
                                           "tcc.all_to_all",
                                           "tcc.all_gather",
                                           "tcc.all_reduce",
+                                          "tcc.unpack",
                                           "tcc.wait"};
   // A call of the tensor's asks the host; Function::graph() writes these for it.
   const std::set<std::string> ofHost = {"tcc.item", "tcc.print"};

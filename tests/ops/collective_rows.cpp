@@ -92,8 +92,8 @@ OpRow allToAllRow() {
   row.cases = {
       caseOf("all_to_all/one",
              function("%x: tensor<2x3xf32>, %y: tensor<f32>",
-                      "tcc.all_to_all [1] own 1 of %x, %y : (tensor<2x3xf32>, tensor<f32>) -> tensor<1x16xf32>",
-                      "tensor<1x16xf32>"),
+                      "tcc.all_to_all [1] own 1 of %x, %y : (tensor<2x3xf32>, tensor<f32>) -> tensor<1x80xf32>",
+                      "tensor<1x80xf32>"),
              2),
       caseOf("all_to_all/exact",
              function("%x: tensor<16xf32>", "tcc.all_to_all [1] own 1 of %x : (tensor<16xf32>) -> tensor<1x16xf32>",
@@ -115,6 +115,8 @@ OpRow allToAllRow() {
        malformed("%x: tensor<5xi32>", "tcc.all_to_all [1] own 1 of %x : (tensor<5xi32>) -> tensor<1x5xf32>")},
       {"all_to_all_c3", malformed(two, "tcc.all_to_all [1, 1] own 1 of %x : (tensor<5xf32>) -> tensor<2x2xf32>")},
       {"all_to_all_c3", malformed(two, "tcc.all_to_all [1, 1] own 1 of %x : (tensor<5xf32>) -> tensor<3x3xf32>")},
+      {"all_to_all_c3",
+       malformed(two, "tcc.all_to_all [1] own 1 of %x, %y : (tensor<5xf32>, tensor<4xf32>) -> tensor<1x67xf32>")},
       {"all_to_all_c4",
        malformed(two, "tcc.all_to_all [1] own 1 of %x {flight = 0 : i64} : (tensor<5xf32>) -> tensor<1x5xf32>")}};
   return row;
@@ -152,6 +154,36 @@ OpRow allReduceRow() {
   return row;
 }
 
+OpRow unpackRow() {
+  OpRow row{"tcc.unpack", {}, {}};
+  row.cases = {caseOf("unpack/two",
+                      R"(func.func @main(%x: tensor<160xf32>) -> (tensor<5x13xf32>, tensor<f32>) {
+  %r:2 = tcc.unpack %x : tensor<160xf32> -> tensor<5x13xf32>, tensor<f32>
+  return %r#0, %r#1 : tensor<5x13xf32>, tensor<f32>
+})",
+                      1),
+               caseOf("unpack/computed",
+                      R"(func.func @main(%x: tensor<130xi32>) -> (tensor<64xi32>, tensor<2x33xi32>) {
+  %y = tcc.add %x, %x : tensor<130xi32>
+  %r:2 = tcc.unpack %y : tensor<130xi32> -> tensor<64xi32>, tensor<2x33xi32>
+  %t = tcc.transpose %r#1 [1, 0] : tensor<2x33xi32> -> tensor<33x2xi32>
+  %s = tcc.reshape %t : tensor<33x2xi32> -> tensor<2x33xi32>
+  %d = tcc.sub %r#1, %s : tensor<2x33xi32>
+  return %r#0, %d : tensor<64xi32>, tensor<2x33xi32>
+})",
+                      1)};
+  for (std::string type : {"tensor<64xf32>", "tensor<7xbf16>"})
+    row.cases.push_back(
+        caseOf("unpack/" + type, function("%x: " + type, "tcc.unpack %x : " + type + " -> " + type, type), 1));
+  row.errors = {{"unpack_c1", malformed("%x: tensor<8x8xf32>", "tcc.unpack %x : tensor<8x8xf32> -> tensor<8xf32>")},
+                {"unpack_c1", malformed("%x: tensor<8xf32>", "tcc.unpack %x : tensor<8xf32> -> tensor<8xi32>")},
+                {"unpack_c2", malformed("%x: tensor<8xf32>", "tcc.unpack %x : tensor<8xf32> -> tensor<9xf32>")},
+                {"unpack_c2",
+                 "func.func @main(%x: tensor<65xf32>) {\n  %y:2 = tcc.unpack %x : tensor<65xf32> -> tensor<1xf32>, "
+                 "tensor<2xf32>\n  return\n}"}};
+  return row;
+}
+
 OpRow waitRow() {
   OpRow row{"tcc.wait", {}, {}};
   for (std::string type : {"tensor<7xf32>", "tensor<64xi32>", "tensor<1xbf16>"})
@@ -172,7 +204,7 @@ OpRow waitRow() {
 } // namespace
 
 std::vector<OpRow> collectiveRows() {
-  return {lanesRow(), shardRow(), allToAllRow(), allGatherRow(), allReduceRow(), waitRow()};
+  return {lanesRow(), shardRow(), allToAllRow(), allGatherRow(), allReduceRow(), unpackRow(), waitRow()};
 }
 
 } // namespace tcc::test

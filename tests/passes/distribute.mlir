@@ -3,6 +3,7 @@
 // RUN: %tcc %s --ranks=2 --reduce=fast -emit=joint | FileCheck %s --check-prefix=FAST
 // RUN: %tcc %s -emit=joint | FileCheck %s --check-prefix=ALONE
 // RUN: %tcc %s --ranks=3:1 -emit=joint | FileCheck %s --check-prefix=UNEVEN
+// RUN: %tcc %s --ranks=2 -emit=planned | FileCheck %s --check-prefix=PLANNED
 // RUN: not %tcc %s --ranks=8 -emit=joint 2>&1 | FileCheck %s --check-prefix=MANY
 
 // CHECK: %[[OWN:.*]] = tcc.shard %x of 2 : tensor<4x3xf32> -> tensor<2x3xf32>
@@ -18,8 +19,14 @@
 // CHECK: %[[B:.*]] = tcc.slice %[[ROWS]] {{\[}}1, 0] to [2, 16]
 // CHECK: %[[SUM:.*]] = tcc.add %{{.*}} : tensor<16xf32>
 // CHECK: %[[ALL:.*]] = tcc.all_gather %[[SUM]] of 2 {tcc.order = 2 : i64} : tensor<16xf32> -> tensor<32xf32>
-// CHECK: tcc.slice %[[ALL]] {{.*}} : tensor<32xf32> -> tensor<3xf32>
+// CHECK: tcc.yield %[[ALL]] : tensor<32xf32>
+// CHECK: tcc.unpack %{{.*}} : tensor<32xf32> -> tensor<3xf32>
 // CHECK-NOT: tcc.lanes
+
+// What is gathered is the loop's result, and nothing copies the sum out of it.
+// PLANNED: tcc.all_gather {{.*}}tcc.places = [array<i64: 3, 0, 0>]
+// PLANNED-NOT: tcc.kernel
+// PLANNED: tcc.unpack
 
 // FAST: %[[HALF:.*]] = tcc.repeat 1 {{.*}} uses
 // FAST-NOT: tcc.all_to_all

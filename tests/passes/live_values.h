@@ -22,7 +22,8 @@ public:
     }
     for (mlir::Operation &op : block) {
       for (mlir::OpResult result : op.getOpResults())
-        if (llvm::isa<StructuredOpInterface>(op) && placeOf(result).space == PlaceSpace::arena)
+        if (llvm::isa<StructuredOpInterface>(op) && !llvm::isa<UnpackOp>(op) &&
+            placeOf(result).space == PlaceSpace::arena)
           lives.push_back({result, placeOf(result).offset, placeOf(result).offset + byteSize(tensorType(result)),
                            position[&op], lastRead(result)});
       if (auto scratch = op.getAttrOfType<mlir::DenseI64ArrayAttr>(scratchAttr))
@@ -72,8 +73,9 @@ private:
     unsigned last = position.lookup(value.getDefiningOp());
     for (mlir::Operation *user : value.getUsers()) {
       last = std::max(last, position.lookup(user));
-      if (user->hasTrait<ViewOp>())
-        last = std::max(last, lastRead(user->getResult(0)));
+      if (user->hasTrait<ViewOp>() || llvm::isa<UnpackOp>(user)) // whose results lie in the value
+        for (mlir::Value part : user->getResults())
+          last = std::max(last, lastRead(part));
     }
     return last;
   }

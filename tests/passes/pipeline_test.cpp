@@ -326,11 +326,27 @@ constexpr const char *joinedStep = R"(func.func @main(%x: tensor<8x8xf32>, %y: t
   return %p, %q : tensor<8x8xf32>, tensor<8x8xf32>
 })";
 
+/// Values that lie in one value and are read long after it was made, one of them a part of a state.
+constexpr const char *unpackedStep = R"(func.func @main(%x: tensor<8x8xf32>, %v: tensor<192xf32>,
+    %s: tensor<128xf32> {tcc.name = "s", tcc.state})
+    -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<128xf32> {tcc.updates = "s"}) {
+  %e = tcc.exp %v : tensor<192xf32>
+  %p:3 = tcc.unpack %e : tensor<192xf32> -> tensor<8x8xf32>, tensor<8x8xf32>, tensor<f32>
+  %q:2 = tcc.unpack %s : tensor<128xf32> -> tensor<f32>, tensor<8x8xf32>
+  %n = tcc.neg %s : tensor<128xf32>
+  %a = tcc.matmul %x, %x : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %b = tcc.matmul %a, %x : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %c = tcc.matmul %b, %p#1 : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %d = tcc.matmul %c, %q#1 : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  return %d, %p#0, %n : tensor<8x8xf32>, tensor<8x8xf32>, tensor<128xf32>
+})";
+
 TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
   MatmulsNeedScratch queries;
   int joined = 0;
   std::vector<TrainingStep> steps = trainingSteps();
   steps.push_back({"joined", joinedStep});
+  steps.push_back({"unpacked", unpackedStep});
   for (const TrainingStep &step : steps)
     for (int level : {0, 2}) {
       OwningOpRef<ModuleOp> module = parse(step.text);
@@ -345,6 +361,24 @@ TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
       joined += values.joinedKernels();
     }
   EXPECT_GT(joined, 0);
+}
+
+TEST_F(Pipeline, unpackedValuesLieInTheirOperand) {
+  OwningOpRef<ModuleOp> module = parse(unpackedStep);
+  ASSERT_TRUE(run(*module, PipelineOptions())) << messages;
+  func::FuncOp function = mainOf(*module);
+  SignaturePlaces places(function);
+  int unpacked = 0;
+  for (UnpackOp unpack : function.getBody().front().getOps<UnpackOp>()) {
+    const Place whole = places.of(unpack.getX());
+    for (auto [i, part] : llvm::enumerate(unpack.getResults()))
+      EXPECT_EQ(places.of(part), (Place{whole.space, whole.index, whole.offset + static_cast<int64_t>(i) * 256}));
+    EXPECT_EQ(whole.space, unpacked == 0 ? PlaceSpace::arena : PlaceSpace::state);
+    ++unpacked;
+  }
+  EXPECT_EQ(unpacked, 2);
+  auto update = placeOf(*llvm::to_vector(function.getBody().front().getOps<KernelOp>()).back()->result_begin());
+  EXPECT_EQ(update.space, PlaceSpace::state); // after the matmul that reads a part of it
 }
 
 TEST_F(Pipeline, statesAreUpdatedInPlace) {

@@ -34,7 +34,7 @@ CollectiveCall allToAll() {
   call.scratch = 3;
   return call;
 }
-const std::vector<int64_t> allToAllSizes = {20, 4, 128, 64};
+const std::vector<int64_t> allToAllSizes = {20, 4, 512, 256};
 
 TEST(Collective, ValidPlansComeBackFromTheirText) {
   const Plan plan = planOf(allToAll(), allToAllSizes);
@@ -50,33 +50,34 @@ TEST(Collective, MistakesAreRefused) {
     const char *expected;
     std::function<void(CollectiveCall &, std::vector<int64_t> &)> change;
   };
-  const Case cases[] = {{"'sum' is no exchange", [](auto &call, auto &) { call.exchange = "sum"; }},
-                        {"one target", [](auto &call, auto &) { call.targets.push_back(3); }},
-                        {"overlap", [](auto &call, auto &) { call.targets = {0}; }},
-                        {"target and scratch of all_to_all overlap", [](auto &call, auto &) { call.scratch = 2; }},
-                        {"no list of the 2 ranks' pieces", [](auto &call, auto &) { call.pieces = {1}; }},
-                        {"no list of the 2 ranks' pieces", [](auto &call, auto &) { call.own = 3; }},
-                        {"pieces of 200 bytes, and room for 128", [](auto &, auto &sizes) { sizes[0] = 196; }},
-                        {"no scratch for what it sends, which is 64 bytes", [](auto &, auto &sizes) { sizes[3] = 32; }},
-                        {"no scratch", [](auto &call, auto &) { call.scratch = noBuffer; }},
-                        {"all_gather gives 128 bytes of 20 on 2 ranks",
-                         [](auto &call, auto &) {
-                           call.exchange = "all_gather";
-                           call.sources = {0};
-                         }},
-                        {"is no rank's part of 128",
-                         [](auto &call, auto &sizes) {
-                           sizes[3] = 128;
-                           call.exchange = "shard";
-                           call.sources = {2};
-                           call.targets = {3};
-                           call.scratch = noBuffer;
-                           call.rows = 4;
-                         }},
-                        {"other bytes than its source", [](auto &call, auto &) {
-                           call.exchange = "all_reduce";
-                           call.sources = {0};
-                         }}};
+  const Case cases[] = {
+      {"'sum' is no exchange", [](auto &call, auto &) { call.exchange = "sum"; }},
+      {"one target", [](auto &call, auto &) { call.targets.push_back(3); }},
+      {"overlap", [](auto &call, auto &) { call.targets = {0}; }},
+      {"target and scratch of all_to_all overlap", [](auto &call, auto &) { call.scratch = 2; }},
+      {"no list of the 2 ranks' pieces", [](auto &call, auto &) { call.pieces = {1}; }},
+      {"no list of the 2 ranks' pieces", [](auto &call, auto &) { call.own = 3; }},
+      {"pieces of 516 bytes, and room for 512", [](auto &, auto &sizes) { sizes[0] = 260; }},
+      {"no scratch for what it sends, which is 256 bytes", [](auto &, auto &sizes) { sizes[3] = 128; }},
+      {"no scratch", [](auto &call, auto &) { call.scratch = noBuffer; }},
+      {"all_gather gives 512 bytes of 20 on 2 ranks",
+       [](auto &call, auto &) {
+         call.exchange = "all_gather";
+         call.sources = {0};
+       }},
+      {"is no rank's part of 512",
+       [](auto &call, auto &sizes) {
+         sizes[3] = 512;
+         call.exchange = "shard";
+         call.sources = {2};
+         call.targets = {3};
+         call.scratch = noBuffer;
+         call.rows = 4;
+       }},
+      {"other bytes than its source", [](auto &call, auto &) {
+         call.exchange = "all_reduce";
+         call.sources = {0};
+       }}};
   for (const Case &each : cases) {
     CollectiveCall call = allToAll();
     std::vector<int64_t> sizes = allToAllSizes;
