@@ -199,8 +199,10 @@ runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<M
   lastReport.pipeline.arenaBytes = result.plan.arenaBytes;
   if (compileOptions.watched)
     lastReport.kernels = result.kernels.sources();
-  if (compileOptions.remarks)
+  if (compileOptions.remarks) {
     tellSlowerCode(*result.module, *compileTarget, lastReport.remarks);
+    addPackingRemarks(result.plan, *result.module->getContext(), lastReport.remarks);
+  }
   if (compileOptions.costs)
     addCostRemarks(result.plan, *result.module->getContext(), lastReport.remarks);
   lastReport.remarks = joined(lastReport.remarks);

@@ -10,6 +10,10 @@ namespace tcc {
 /// machine (runtime/machine_limits.h), whose limits are measured where they are not known yet.
 void addCostRemarks(const runtime::Plan &plan, mlir::MLIRContext &context, Remarks &remarks);
 
+/// Adds a passed remark of "keep-packed" for each matmul that packs its right operand for others (packed_operands.h).
+/// Its bytes are those that the others would have read and written to pack it again.
+void addPackingRemarks(const runtime::Plan &plan, mlir::MLIRContext &context, Remarks &remarks);
+
 /// Adds a passed remark of "tuning" for each call of a kernel that -O3 compiles otherwise than by default.
 void addTuningRemarks(const TuningReport &report, const runtime::Plan &plan, mlir::MLIRContext &context,
                       Remarks &remarks);
