@@ -82,16 +82,20 @@ protected:
     const std::vector<std::string> one = bitsOf({});
     ASSERT_EQ(one.size(), 1u);
     ASSERT_GT(one[0].size(), 5u * 8);
-    for (const DeviceRun &run : runs)
-      for (const std::string &bits : bitsOf(run))
-        EXPECT_TRUE(bits == one[0]) << run.ranks << " ranks on " << run.streams << " streams";
+    for (const DeviceRun &run : runs) {
+      const std::vector<std::string> all = bitsOf(run);
+      EXPECT_EQ(all.size(), size_t(run.ranks));
+      for (const std::string &bits : all)
+        EXPECT_TRUE(bits == one[0]) << run.ranks << " ranks on " << run.streams << " streams, --zero=" << run.zero;
+    }
   }
 };
 
 TEST_F(RanksOnDevices, haveTheBitsOfOneProcess) {
   std::vector<DeviceRun> runs{{.ranks = 2, .streams = "early", .nccl = "polls=0", .bucketBytes = 25 << 20},
                               {.ranks = 2, .streams = "random,seed=4", .isCaptured = false, .zero = 2},
-                              {.ranks = 4, .streams = "late"}};
+                              {.ranks = 4, .streams = "late"},
+                              {.ranks = 4, .streams = "early", .zero = 2}};
   if (std::getenv("TCC_FULL"))
     runs.insert(runs.end(), {{.ranks = 2, .streams = "late"},
                              {.ranks = 2, .streams = "early", .nccl = "polls=0", .bucketBytes = 25 << 20, .zero = 1},

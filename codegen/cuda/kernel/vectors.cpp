@@ -41,12 +41,17 @@ bool storesGroups(const KernelInfo &form, const KernelStore &store, int width) {
 }
 
 int vectorWidth(const KernelInfo &form) {
+  // The order of a sum over a row follows from the width: a row that starts elsewhere in memory has the same one.
+  const bool anyLayout = form.hasRowReduction();
   for (int width : {8, 4}) {
     if (!form.isSegment() && form.space.columns % width != 0)
       continue;
     auto fits = [&](ElementType type) { return width == 4 || facts(type).bytes == 2; };
     if (llvm::any_of(form.nodes,
-                     [&](const KernelNode &node) { return fits(node.type) && loadsGroups(form, node, width); }) ||
+                     [&](const KernelNode &node) {
+                       const bool isColumnLoad = node.kind == KernelNode::Kind::load && node.perColumn;
+                       return fits(node.type) && (anyLayout ? isColumnLoad : loadsGroups(form, node, width));
+                     }) ||
         llvm::any_of(llvm::enumerate(form.stores), [&](auto entry) {
           return fits(form.results[entry.index()].type) && storesGroups(form, entry.value(), width);
         }))

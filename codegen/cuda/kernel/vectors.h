@@ -7,7 +7,8 @@
 namespace tcc::cuda {
 
 /// How many columns a group has: 8, 4 or 1 (no groups), such that an access to the kernel's narrowest tensor has 16
-/// bytes. The width divides the number of columns, except that a segment may have any number of them.
+/// bytes. The width divides the number of columns, except that a segment may have any number of them. Where rows are
+/// reduced it does not depend on where their elements lie in memory.
 int vectorWidth(const KernelInfo &form);
 
 /// Whether, in each group, the elements that the load reads lie side by side and its guards hold for all columns or
