@@ -20,7 +20,6 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/stages.h"
-#include "passes/zero_stages.h"
 #include "runtime/executable_limits.h"
 #include "runtime/files.h"
 #include "runtime/flights.h"
@@ -64,8 +63,6 @@ RankShare Function::Impl::shareOf(mlir::ModuleOp module) const {
   const std::set<int64_t> counts = laneCounts(module);
   if (counts.empty())
     return share;
-  if (const std::string why = deviceRefusal(options.zero, device->sharesHostMemory()); !why.empty())
-    throw Error(why + " (FunctionOptions::zero on " + device->name() + ")");
   share = {options.ranks->count(), options.ranks->rank(), options.fastReduce, options.zero};
   if (options.zero > 0) // each rank has parts of its own
     return share;

@@ -180,7 +180,7 @@ void printRanks(std::FILE *output, const StepFigures &step, const TrainOptions &
 
 /// The last stage of --zero that the run can have.
 int lastStageOf(const TrainOptions &options) {
-  return lastStage(options.lanes.value_or(1), std::max<int64_t>(options.ranks, 1), options.device == "cpu");
+  return lastStage(options.lanes.value_or(1), std::max<int64_t>(options.ranks, 1));
 }
 
 /// A rank's memory with each stage of --zero; `step` is that of options.zero.

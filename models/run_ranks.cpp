@@ -148,8 +148,6 @@ void chooseLanes(TrainOptions &options, int64_t ranks) {
     throw usageError("--check-device and --step are of one rank");
   if (options.device == "auto")
     options.device = "cpu"; // a run on GPUs is asked for, since each rank needs one of its own
-  if (const std::string why = deviceRefusal(options.zero, options.device == "cpu"); !why.empty())
-    throw usageError(why);
 }
 
 class PlannedRanks final : public runtime::Ranks {

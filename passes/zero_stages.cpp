@@ -14,15 +14,9 @@ std::string lanesRefusal(int zero, int64_t lanes, int64_t ranks) {
          std::to_string(alike) + " lanes";
 }
 
-std::string deviceRefusal(int zero, bool sharesHostMemory) {
-  if (zero < 3 || sharesHostMemory)
-    return {};
-  return "--zero=3 works on CPUs alone; on devices with memory of their own, such as GPUs, --zero is 0, 1 or 2";
-}
-
-int lastStage(int64_t lanes, int64_t ranks, bool sharesHostMemory) {
+int lastStage(int64_t lanes, int64_t ranks) {
   int stage = mostZero;
-  while (stage > 0 && !(lanesRefusal(stage, lanes, ranks).empty() && deviceRefusal(stage, sharesHostMemory).empty()))
+  while (stage > 0 && !lanesRefusal(stage, lanes, ranks).empty())
     --stage;
   return stage;
 }

@@ -8,11 +8,7 @@ namespace tcc {
 /// With stage 3 each lane gathers parameters, so all ranks must run the same loops over lanes (alikeLanes).
 std::string lanesRefusal(int zero, int64_t lanes, int64_t ranks);
 
-/// Why ranks on such devices cannot have the stage. Empty if they can. Parameters in parts become whole for evaluation
-/// and files in the host's memory, so devices with stage 3 must share it.
-std::string deviceRefusal(int zero, bool sharesHostMemory);
-
 /// The last stage that is not refused.
-int lastStage(int64_t lanes, int64_t ranks, bool sharesHostMemory);
+int lastStage(int64_t lanes, int64_t ranks);
 
 } // namespace tcc

@@ -432,7 +432,6 @@ def refused(trainer, mpis, full, seed):
     mpi = mpis[0]
     cases = [(["--batch", "6", "--ranks=2"], "no 8 equal parts", 2),
              (["--batch", "8", "--ranks=3", "--zero=3"], "8 lanes for 3 ranks; with --zero=3 each rank computes", 2),
-             (["--batch", "8", "--ranks=2", "--zero=3", "--device=cuda"], "--zero=3 works on CPUs alone", 2),
              (["--batch", "8", "--lanes", "2", "--ranks=4"], "2 lanes for 4 ranks", 2),
              (["--batch", "8", "--ranks=2", "--dtype=f16"], "has no lanes", 2),
              (["--batch", "8", "--ranks=2", "--data", "/nonexistent"], "/nonexistent", 1)]
