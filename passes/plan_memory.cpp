@@ -293,11 +293,11 @@ private:
       }
       if (!isa<StructuredOpInterface>(op))
         continue;
-      SmallVector<Place> places;
       if (auto unpack = dyn_cast<UnpackOp>(op)) {
         setPlaces(&op, placesIn(unpack));
         continue;
       }
+      SmallVector<Place> places;
       for (Value result : op.getResults()) {
         auto known = fixed.find(result);
         places.push_back(known != fixed.end() ? known->second

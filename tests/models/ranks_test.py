@@ -319,7 +319,7 @@ def on_gpus(trainer, mpis, machine, full):
     one, _ = trainer.run(*options, "--device=cuda:3", **nowhere)
     check(len(one) == steps, "the run of one process has all steps, and needs no NCCL")
     zeros = ["0", "1", "2", "3"]
-    for number, (mpi, zero) in enumerate(itertools.product(mpis, zeros) if full else zip(mpis, zeros[2:])):
+    for number, (mpi, zero) in enumerate(itertools.product(mpis, zeros) if full else zip(itertools.cycle(mpis), zeros[1:])):
         os.environ["TCC_CUDA_MACHINE"] = ("early", "random,seed=7", "late")[number % 3] + ",devices=4"
         # One rank alone is profiled: then all run their steps call by call.
         profile = ["--profile", os.path.join(trainer.folder, "profile.json")] if number == 0 else []
