@@ -12,7 +12,8 @@ int64_t collectiveScratch(Operation *op) {
   if (!exchange || exchange.rankCount() == 1)
     return 0;
   const int64_t part = tensorType(exchange.getResult()).getDimSize(1) * 4;
-  return part * (exchange.rankCount() - 1) * static_cast<int64_t>(exchange.getOwn());
+  const auto own = static_cast<int64_t>(exchange.getOwn());
+  return exchange.sendsOnePiece() ? part * exchange.rankCount() : part * (exchange.rankCount() - 1) * own;
 }
 
 namespace {

@@ -4,7 +4,8 @@
 
 namespace tcc {
 
-/// The arena bytes that the collective needs while it runs. An all_to_all gathers there what it sends.
+/// The arena bytes that the collective needs while it runs. An all_to_all gathers there what it sends: the rank's only
+/// piece, or the parts of its pieces that other ranks get.
 int64_t collectiveScratch(mlir::Operation *op);
 
 /// Appends the instruction of the collective.

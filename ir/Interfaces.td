@@ -147,8 +147,11 @@ def StructuredOpInterface : OpInterface<"StructuredOpInterface"> {
   let methods = [
     InterfaceMethod<[{
       How each operand is read from memory, aligned with the operands: the view's root must be in memory. An operand
-      that cannot be read so within `limits` is its own root, dense.
-    }], "::llvm::SmallVector<::tcc::StridedView, 2>", "operandViews", (ins "const ::tcc::ViewLimits &":$limits)>,
+      that cannot be read so within `limits` is its own root, dense. By default all are dense.
+    }], "::llvm::SmallVector<::tcc::StridedView, 2>", "operandViews", (ins "const ::tcc::ViewLimits &":$limits), "", [{
+      (void)limits;
+      return ::tcc::denseOperands($_op);
+    }]>,
     InterfaceMethod<[{
       Bit result · operands + operand: whether the result may be written into the buffer of the operand, since each
       element of that is read before its bytes are written. By default none.
@@ -157,7 +160,11 @@ def StructuredOpInterface : OpInterface<"StructuredOpInterface"> {
     }]>,
     InterfaceMethod<"Whether the result may be written into a slice of a larger tensor. By default not.",
       "bool", "writesSlices", (ins "unsigned":$result), "", [{ (void)result; return false; }]>,
-    InterfaceMethod<"Floating-point operations.", "int64_t", "flops">,
+    InterfaceMethod<[{
+      Where operands may lie in the op's scratch, so that the op does not copy them there: for each operand the bytes of
+      scratch before it. By default empty: nowhere.
+    }], "::llvm::SmallVector<int64_t>", "placesInScratch", (ins), "", [{ return {}; }]>,
+    InterfaceMethod<"Floating-point operations. By default none.", "int64_t", "flops", (ins), "", [{ return 0; }]>,
     InterfaceMethod<"Least bytes read and written: each operand once, as its view reaches, and each result once.",
       "int64_t", "bytes", (ins "const ::tcc::ViewLimits &":$limits), "", [{
         return ::tcc::bytesOfViews($_op, $_op.operandViews(limits));

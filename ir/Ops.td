@@ -850,7 +850,7 @@ def Tcc_ScatterAddOp : Tcc_Op<"scatter_add", [IsDifferentiable, KernelBodyOp, Al
 
 def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows", "keepResultType"]>,
-    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "writesSlices"]>]> {
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["operandViews", "sharedBuffers", "writesSlices", "flops"]>]> {
   let hasOwnFunction = 1;
   let summary = "batched matrix product op(a)·op(b), accumulated in f32";
   let description = [{ a: [batch..., M, K], or [batch..., K, M] with transpose_a; b likewise [batch..., K, N], or one
@@ -888,7 +888,7 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes, AttrSizedOper
 }
 
 def Tcc_MatmulGeluGradientOp : Tcc_Op<"matmul_gelu_gradient", [IsDifferentiable, IsExpandable, InferTypes,
-    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["operandViews", "flops"]>]> {
   let isTraced = 0;
   let summary = "a matrix product times the slope of gelu at x: gelu_gradient of a product, rounded once";
   let description = [{ a: [M, K]; b: [K, N], or [N, K] with transpose_b; x and the result [M, N]. Sums and slopes are
@@ -913,7 +913,7 @@ def Tcc_MatmulGeluGradientOp : Tcc_Op<"matmul_gelu_gradient", [IsDifferentiable,
 
 def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpandable, InferTypes,
     AttrSizedOperandSegments, DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows"]>,
-    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["operandViews", "flops"]>]> {
   let isTraced = 0;
   let summary = "softmax(scale · q·kᵀ, masked) · v by heads, and each row's log-sum-exp; no T×S value in memory";
   let description = [{ q [B, T, H, d], k and v [B, S, G, d]; query head h reads key head h div (H div G). With
@@ -949,7 +949,7 @@ def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpand
 
 class Tcc_AttentionGradient<string mnemonic> : Tcc_Op<mnemonic, [IsDifferentiable, IsExpandable, InferTypes,
     AttrSizedOperandSegments, DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows"]>,
-    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["operandViews", "flops"]>]> {
   let isTraced = 0;
   let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Tcc_FloatTensor:$out,
                        RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, Optional<RankedTensorOf<[F32]>>:$bias,
@@ -1465,7 +1465,7 @@ def Tcc_PrintOp : Tcc_Op<"print", [NoGradient], [MemoryEffects<[MemWrite]>]> {
 }
 
 def Tcc_CondOp : Tcc_Op<"cond", [IsolatedFromAbove, IsDifferentiable, IsExpandable,
-    DeclareOpInterfaceMethods<BodyOpInterface>, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+    DeclareOpInterfaceMethods<BodyOpInterface>, DeclareOpInterfaceMethods<StructuredOpInterface, ["flops"]>]> {
   let hasOwnFunction = 1;
   let summary = "the results of one of two bodies";
   let description = [{ Both bodies take the inputs as block arguments and yield the results. The second body stands after
@@ -1496,7 +1496,7 @@ def Tcc_CondOp : Tcc_Op<"cond", [IsolatedFromAbove, IsDifferentiable, IsExpandab
 
 def Tcc_RepeatOp : Tcc_Op<"repeat", [IsolatedFromAbove, IsDifferentiable, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<BodyOpInterface, ["carriedArguments", "slicedArguments"]>,
-    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers"]>]> {
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "flops"]>]> {
   let hasOwnFunction = 1;
   let summary = "a body that runs a fixed number of times, each time on what it yielded before";
   let description = [{ The body's arguments are, in this order: the carried values, which are `start` in the first turn
@@ -1576,7 +1576,7 @@ def Tcc_ShardOp : Tcc_Op<"shard", [NoGradient, DeclareOpInterfaceMethods<Collect
 }
 
 def Tcc_AllToAllOp : Tcc_Op<"all_to_all", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>, DeclareOpInterfaceMethods<InFlightOpInterface>,
-    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["placesInScratch"]>]> {
   let isTraced = 0;
   let summary = "every rank gets its part of every rank's pieces, and adds nothing";
   let description = [{ Rank i has pieces[i] pieces; this rank has `own`. A piece is the same number of tensors in every
@@ -1587,6 +1587,10 @@ def Tcc_AllToAllOp : Tcc_Op<"all_to_all", [NoGradient, DeclareOpInterfaceMethods
     many operands in each piece, 1 or more, of f32 and of equal types. all_to_all_c3: the result is [sum of pieces, S], and
     ranks · S is not less than where a piece's last tensor ends. all_to_all_c4: the flight, if it has one (tcc.wait), is 1
     to 2^20. }];
+  let extraClassDeclaration = [{
+    /// Whether this rank sends one piece to others, so that it can send from where the piece lies.
+    bool sendsOnePiece() { return getOwn() == 1 && getPieces().size() > 1; }
+  }];
   let arguments = (ins DenseI64ArrayAttr:$pieces, I64Attr:$own, Variadic<Tcc_Tensor>:$values, OptionalAttr<I64Attr>:$flight);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$pieces `own` $own `of` $values attr-dict `:` functional-type($values, $result)";
@@ -1621,7 +1625,7 @@ def Tcc_AllGatherOp : Tcc_Op<"all_gather", [NoGradient, DeclareOpInterfaceMethod
 }
 
 def Tcc_AllReduceOp : Tcc_Op<"all_reduce", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>, DeclareOpInterfaceMethods<InFlightOpInterface>,
-    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers"]>]> {
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "flops"]>]> {
   let isTraced = 0;
   let summary = "the sums over all ranks, added in the order of the engine that moves the bytes";
   let description = [{ Its bits may follow from the number of ranks: --reduce=fast alone asks for it.
@@ -1681,7 +1685,7 @@ def Tcc_WaitOp : Tcc_Op<"wait", [NoGradient, DeclareOpInterfaceMethods<Structure
 }
 
 def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
-    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "bytes"]>]> {
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["operandViews", "sharedBuffers", "flops", "bytes"]>]> {
   let isTraced = 0;
   let summary = "a fused region of primitives that an emitter turns into one kernel";
   let description = [{ The region takes the operands as block arguments and yields the results. It is a legal kernel
@@ -1724,7 +1728,7 @@ def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, KernelBodyOp, NoGradient,
 //===- user kernels --------------------------------------------------------------------------------------------===//
 
 def Tcc_CustomOp : Tcc_Op<"custom", [IsolatedFromAbove, SingleBlock, IsDifferentiable, IsExpandable,
-    DeclareOpInterfaceMethods<StructuredOpInterface, ["bytes"]>]> {
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["operandViews", "flops", "bytes"]>]> {
   let hasOwnFunction = 1;
   let isInterned = 1;
   let summary = "an op of the user's, by name";

@@ -128,6 +128,13 @@ int64_t spanOf(const StridedView &view) {
   return span;
 }
 
+SmallVector<StridedView, 2> denseOperands(Operation *op) {
+  SmallVector<StridedView, 2> views;
+  for (Value operand : op->getOperands())
+    views.push_back(denseView(denseRoot(operand)));
+  return views;
+}
+
 int64_t bytesOfViews(Operation *op, ArrayRef<StridedView> views) {
   int64_t bytes = 0;
   for (const StridedView &view : views)

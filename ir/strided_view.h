@@ -44,6 +44,9 @@ bool isDense(const StridedView &view);
 /// How many elements lie between the first and the last that the view reaches, both included.
 int64_t spanOf(const StridedView &view);
 
+/// The views of an op that reads each operand as a dense tensor in memory.
+llvm::SmallVector<StridedView, 2> denseOperands(mlir::Operation *op);
+
 /// The least bytes that an op moves: it reads the span of each view once and writes its results.
 int64_t bytesOfViews(mlir::Operation *op, llvm::ArrayRef<StridedView> views);
 

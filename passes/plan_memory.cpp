@@ -4,7 +4,8 @@
 //   2. a value that dies where a result of its size is written, and may be written over, has the result's output
 //   before;
 //   3. a structured op's result takes over the buffer of an operand that dies there, where the op's facts allow it;
-//   4. the results of tcc.unpack lie in its operand;
+//   4. the results of tcc.unpack lie in its operand, and operands that an op would copy to its scratch (those of
+//      tcc.all_to_all) lie there;
 //   5. all other values and scratch, an op's planned bodies too, get offsets in one arena: largest first, at the lowest
 //      offset that is free over their live range.
 // What an op in flight reads or writes is live until the op that waits for it; what one stream has used another uses
@@ -45,8 +46,10 @@ public:
     if (failed(checkUpdates()))
       return failure();
     placeReturned();
+    for (StructuredOpInterface op : block.getOps<StructuredOpInterface>())
+      placeInScratch(op);
     for (Operation &op : llvm::reverse(block.without_terminator()))
-      lendOutputs(&op);
+      lendPlaces(&op);
     for (Operation &op : block.without_terminator())
       placeResults(&op);
     placeScratchAndStaging();
@@ -66,6 +69,7 @@ private:
   llvm::DenseMap<Value, LiveRange> uses;                          // of roots that ops make
   llvm::DenseMap<Value, Place> fixed;                             // outside the arena
   llvm::DenseMap<Value, unsigned> allocationOf;
+  llvm::DenseMap<Value, int64_t> bytesBeforeIt; // of values that lie in scratch, in the allocation of that
   std::vector<Allocation> allocations;
   llvm::DenseMap<Operation *, unsigned> scratchOf;
   SmallVector<int64_t> staging; // allocation of each return operand, or -1
@@ -135,19 +139,52 @@ private:
     }
   }
 
-  /// Gives the outputs that `op` writes to values that it reads as the last one.
-  void lendOutputs(Operation *op) {
+  bool hasPlace(Value value) const { return fixed.contains(value) || allocationOf.contains(value); }
+
+  void place(Value value, unsigned allocation, int64_t bytesBefore) {
+    allocationOf[value] = allocation;
+    bytesBeforeIt[value] = bytesBefore;
+    allocations[allocation].live.include(uses[value]);
+  }
+
+  /// Lets operands of the op lie in its scratch, each at its place there, where nothing reads them beside or after it.
+  void placeInScratch(StructuredOpInterface op) {
+    const SmallVector<int64_t> places = op.placesInScratch();
+    const int64_t bytes = places.empty() ? 0 : scratchBytes(op);
+    if (bytes == 0)
+      return;
+    const unsigned scratch = allocations.size();
+    scratchOf[op] = scratch;
+    allocations.push_back({bytes, order.range(op)});
+    const auto isReadByItAlone = [&](Value root) {
+      return llvm::all_of(memory.readers(root),
+                          [&](Operation *reader) { return reader == op || order.isDone(reader, op); });
+    };
+    for (auto [root, operand, bytesBefore] : llvm::zip_equal(memory.operands(op), op->getOperands(), places)) {
+      Operation *producer = root.getDefiningOp();
+      if (producer && isa<StructuredOpInterface>(producer) && !isa<UnpackOp>(producer) && !hasPlace(root) &&
+          byteSize(tensorType(root)) == byteSize(tensorType(operand)) && isReadByItAlone(root))
+        place(root, scratch, bytesBefore);
+    }
+  }
+
+  /// Gives the outputs and places in scratch that `op` writes to values that it reads as the last one.
+  void lendPlaces(Operation *op) {
     if (!isa<StructuredOpInterface>(op))
       return;
     for (OpResult result : op->getResults()) {
       const auto known = fixed.find(result);
-      if (known == fixed.end() || known->second.space != PlaceSpace::output)
+      if (known == fixed.end() ? !bytesBeforeIt.contains(result) : known->second.space != PlaceSpace::output)
         continue;
-      const Place place = known->second;
-      if (Value before = memory.beforeOutput(
-              result, [&](Value value) { return !fixed.contains(value); },
-              [&](Operation *reader, Operation *op) { return order.isDone(reader, op); }))
-        fixed[before] = place;
+      const Value before = memory.beforeOutput(
+          result, [&](Value value) { return !hasPlace(value); },
+          [&](Operation *reader, Operation *op) { return order.isDone(reader, op); });
+      if (!before)
+        continue;
+      if (known == fixed.end())
+        place(before, allocationOf[result], bytesBeforeIt[result]);
+      else
+        fixed[before] = Place(known->second);
     }
   }
 
@@ -156,7 +193,7 @@ private:
       return;
     llvm::DenseSet<unsigned> takenOver;
     for (OpResult result : op->getResults()) {
-      if (fixed.contains(result))
+      if (hasPlace(result))
         continue;
       int64_t bytes = byteSize(tensorType(result));
       if (std::optional<unsigned> shared = dyingOperand(result, takenOver)) {
@@ -185,7 +222,7 @@ private:
     Operation *op = result.getOwner();
     for (Value input : memory.operands(op)) {
       auto known = allocationOf.find(input);
-      if (known == allocationOf.end() || takenOver.contains(known->second) ||
+      if (known == allocationOf.end() || takenOver.contains(known->second) || bytesBeforeIt.contains(input) ||
           allocations[known->second].live.last != order.position(op) ||
           byteSize(tensorType(input)) != byteSize(tensorType(result)) || byteSize(tensorType(result)) == 0)
         continue;
@@ -209,7 +246,7 @@ private:
 
   void placeScratchAndStaging() {
     for (Operation &op : block)
-      if (int64_t bytes = scratchBytes(&op)) {
+      if (int64_t bytes = scratchBytes(&op); bytes && !scratchOf.contains(&op)) {
         scratchOf[&op] = allocations.size();
         allocations.push_back({bytes, order.range(&op)});
       }
@@ -300,8 +337,10 @@ private:
       SmallVector<Place> places;
       for (Value result : op.getResults()) {
         auto known = fixed.find(result);
-        places.push_back(known != fixed.end() ? known->second
-                                              : Place{PlaceSpace::arena, 0, allocations[allocationOf[result]].offset});
+        places.push_back(
+            known != fixed.end()
+                ? known->second
+                : Place{PlaceSpace::arena, 0, allocations[allocationOf[result]].offset + bytesBeforeIt.lookup(result)});
       }
       setPlaces(&op, places);
       if (auto scratch = scratchOf.find(&op); scratch != scratchOf.end()) {

@@ -21,10 +21,18 @@ void addPiece(std::vector<ExchangeCopy> &copies, const CollectiveCall &call, con
     const BufferId source = call.sources[piece * each + k];
     const int64_t bytes = plan.buffers[source].bytes;
     add(source, begin - first, std::min(end, first + bytes));
-    first += (bytes + packedAlignment - 1) / packedAlignment * packedAlignment;
+    first = packedAfter(first + bytes);
     add(noBuffer, 0, std::min(end, first));
   }
   add(noBuffer, 0, end);
+}
+
+bool isInPlace(const ExchangeCopy &copy, const Plan &plan) {
+  if (copy.source == noBuffer)
+    return false;
+  const Buffer &source = plan.buffers[copy.source], &target = plan.buffers[copy.target];
+  return source.space == target.space && source.index == target.index &&
+         source.offset + copy.from == target.offset + copy.to;
 }
 
 Error addShard(RankExchange &exchange, const CollectiveCall &call, const Plan &plan, int64_t rank) {
@@ -44,6 +52,14 @@ Error addAllToAll(RankExchange &exchange, const CollectiveCall &call, const Plan
                  " has " + std::to_string(call.pieces[own]));
   const int64_t rows = std::accumulate(call.pieces.begin(), call.pieces.end(), int64_t{0});
   const int64_t part = plan.buffers[call.targets[0]].bytes / rows; // of a piece, for one rank
+  if (call.sendsOnePiece()) {
+    addPiece(exchange.copies, call, plan, 0, 0, part * call.ranks, call.scratch, 0);
+    for (int64_t pieces : call.pieces) {
+      exchange.sent.push_back(part);
+      exchange.received.push_back(pieces * part);
+    }
+    return Error::success();
+  }
   int64_t inScratch = 0, inTarget = 0;
   for (int64_t other = 0; other < call.ranks; ++other) {
     const int64_t sent = other == rank ? 0 : call.own * part, received = call.pieces[static_cast<size_t>(other)] * part;
@@ -87,6 +103,7 @@ Expected<RankExchange> RankExchange::of(const CollectiveCall &call, const Plan &
       exchange.copies.push_back({call.sources[i], call.targets[i], 0, 0, plan.buffers[call.sources[i]].bytes});
     break;
   }
+  std::erase_if(exchange.copies, [&](const ExchangeCopy &copy) { return isInPlace(copy, plan); });
   return exchange;
 }
 

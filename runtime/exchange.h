@@ -8,7 +8,7 @@
 
 namespace tcc::runtime {
 
-/// A copy within the rank, which comes before the exchange.
+/// A copy within the rank to another place, which comes before the exchange.
 struct ExchangeCopy {
   BufferId source = noBuffer; ///< noBuffer: zeros
   BufferId target = noBuffer;
@@ -17,7 +17,7 @@ struct ExchangeCopy {
 
 struct RankExchange {
   std::vector<ExchangeCopy> copies;
-  std::vector<int64_t> sent, received; ///< all_to_all: bytes, by rank; none are sent to the own one
+  std::vector<int64_t> sent, received; ///< all_to_all: bytes, by rank; a rank of several pieces sends itself none
 
   /// `ranks` may be null, for a process that is alone. Errors: the call is of another number of ranks, or of a rank
   /// with another share.

@@ -37,7 +37,7 @@ Error validatePlan(const Plan &plan);
 /// none.
 std::string unsavableCall(const Plan &plan);
 
-inline constexpr int64_t planVersion = 8; ///< the version of the JSON format
+inline constexpr int64_t planVersion = 9; ///< the version of the JSON format
 
 /// The plan as JSON text; the plan must be valid.
 std::string planToJson(const Plan &plan);

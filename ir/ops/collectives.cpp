@@ -64,14 +64,6 @@ int64_t ShardOp::rankCount() {
   return static_cast<int64_t>(getRanks());
 }
 
-SmallVector<StridedView, 2> ShardOp::operandViews(const ViewLimits &) {
-  return denseOperands(*this);
-}
-
-int64_t ShardOp::flops() {
-  return 0;
-}
-
 //===- all_to_all ----------------------------------------------------------------------------------------------===//
 
 LogicalResult AllToAllOp::verify() {
@@ -112,12 +104,14 @@ int64_t AllToAllOp::rankCount() {
   return static_cast<int64_t>(getPieces().size());
 }
 
-SmallVector<StridedView, 2> AllToAllOp::operandViews(const ViewLimits &) {
-  return denseOperands(*this);
-}
-
-int64_t AllToAllOp::flops() {
-  return 0;
+SmallVector<int64_t> AllToAllOp::placesInScratch() {
+  if (!sendsOnePiece())
+    return {};
+  SmallVector<int64_t> places = packedPlaces(getValues().getTypes());
+  places.pop_back();
+  for (int64_t &place : places)
+    place *= 4; // f32
+  return places;
 }
 
 //===- all_gather ----------------------------------------------------------------------------------------------===//
@@ -146,14 +140,6 @@ int64_t AllGatherOp::rankCount() {
   return static_cast<int64_t>(getRanks());
 }
 
-SmallVector<StridedView, 2> AllGatherOp::operandViews(const ViewLimits &) {
-  return denseOperands(*this);
-}
-
-int64_t AllGatherOp::flops() {
-  return 0;
-}
-
 //===- all_reduce ----------------------------------------------------------------------------------------------===//
 
 LogicalResult AllReduceOp::verify() {
@@ -174,10 +160,6 @@ Operation *AllReduceOp::waitingOp() {
 
 int64_t AllReduceOp::rankCount() {
   return static_cast<int64_t>(getRanks());
-}
-
-SmallVector<StridedView, 2> AllReduceOp::operandViews(const ViewLimits &) {
-  return denseOperands(*this);
 }
 
 /// Each sum may stand where this rank's value did.
@@ -207,14 +189,6 @@ LogicalResult UnpackOp::verify() {
   return success();
 }
 
-SmallVector<StridedView, 2> UnpackOp::operandViews(const ViewLimits &) {
-  return denseOperands(*this);
-}
-
-int64_t UnpackOp::flops() {
-  return 0;
-}
-
 int64_t UnpackOp::bytes(const ViewLimits &) {
   return 0;
 }
@@ -227,14 +201,6 @@ LogicalResult WaitOp::verify() {
   if (!flying || flying.stream() == 0 || getValues() != started->getResults())
     return emitOpError("waits for all results of one collective that is in flight (wait_c1)");
   return success();
-}
-
-SmallVector<StridedView, 2> WaitOp::operandViews(const ViewLimits &) {
-  return denseOperands(*this);
-}
-
-int64_t WaitOp::flops() {
-  return 0;
 }
 
 /// A wait moves nothing itself.

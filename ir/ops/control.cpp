@@ -14,13 +14,6 @@ bool yields(Block &block, TypeRange types) {
   return yield && yield.getValues().getTypes() == types;
 }
 
-SmallVector<StridedView, 2> denseOperands(Operation *op) {
-  SmallVector<StridedView, 2> views;
-  for (Value operand : op->getOperands())
-    views.push_back(denseView(denseRoot(operand)));
-  return views;
-}
-
 llvm::BitVector sharedPairs(Operation *op) {
   llvm::BitVector shared(op->getNumResults() * op->getNumOperands());
   for (unsigned i = 0; i < op->getNumResults(); ++i)
@@ -246,10 +239,6 @@ SmallVector<Value> CondOp::gradient(Emit &b, ValueRange dResults) {
   return answer;
 }
 
-SmallVector<StridedView, 2> CondOp::operandViews(const ViewLimits &) {
-  return denseOperands(*this);
-}
-
 int64_t CondOp::flops() {
   return std::max(flopsOf(getThen()), flopsOf(getOtherwise()));
 }
@@ -341,10 +330,6 @@ SmallVector<Value> RepeatOp::gradient(Emit &b, ValueRange dResults) {
     if (isFloat(operand))
       answer[i] = gradients.getResult(next++);
   return answer;
-}
-
-SmallVector<StridedView, 2> RepeatOp::operandViews(const ViewLimits &) {
-  return denseOperands(*this);
 }
 
 /// A carried value starts where it ends: in the result's memory.

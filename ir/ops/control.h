@@ -14,7 +14,4 @@ llvm::SmallVector<mlir::Value> unrolled(Emit &b, RepeatOp op, mlir::ValueRange o
 /// The answer of StructuredOpInterface::sharedBuffers for an op whose result i may lie in the memory of its operand i.
 llvm::BitVector sharedPairs(mlir::Operation *op);
 
-/// The views of an op that reads each operand as a dense tensor in memory.
-llvm::SmallVector<StridedView, 2> denseOperands(mlir::Operation *op);
-
 } // namespace tcc

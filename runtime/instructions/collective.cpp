@@ -67,13 +67,22 @@ std::string CollectiveCall::validate(const PlanLists &plan) const {
     return "all_to_all has pieces that are no list of the " + std::to_string(ranks) + " ranks' pieces";
   int64_t end = 0; // of the first piece's last source; the others' are as large
   for (BufferId source : std::span(sources).first(sources.size() / static_cast<size_t>(own)))
-    end = (end + packedAlignment - 1) / packedAlignment * packedAlignment + bytesOf(source);
+    end = packedAfter(end) + bytesOf(source);
   const int64_t piece = taken / rows * ranks;
   if (end > piece)
     return "all_to_all has pieces of " + std::to_string(end) + " bytes, and room for " + std::to_string(piece);
-  const int64_t sent = taken / rows * own * (ranks - 1);
-  if (ranks > 1 && (scratch == noBuffer || bytesOf(scratch) < sent))
-    return "all_to_all has no scratch for what it sends, which is " + std::to_string(sent) + " bytes";
+  if (ranks == 1)
+    return {};
+  const int64_t needed = sendsOnePiece() ? piece : taken / rows * own * (ranks - 1);
+  if (scratch == noBuffer || bytesOf(scratch) < needed)
+    return "all_to_all has no scratch for what it sends, which is " + std::to_string(needed) + " bytes";
+  int64_t first = 0;
+  for (BufferId source : sources) {
+    const bool isInPlace = sendsOnePiece() && plan.buffers[source].offset == plan.buffers[scratch].offset + first;
+    if (!isInPlace && plan.overlap(source, scratch))
+      return "a source and the scratch of all_to_all overlap";
+    first = packedAfter(first + bytesOf(source));
+  }
   return {};
 }
 

@@ -7,6 +7,11 @@ namespace tcc::runtime {
 inline constexpr int64_t mostRanks = 4096;
 inline constexpr int64_t packedAlignment = 256; ///< each source of an all_to_all begins at a multiple of so many bytes
 
+/// Where a source may begin, after one that ends at byte `end` of the piece.
+constexpr int64_t packedAfter(int64_t end) {
+  return (end + packedAlignment - 1) / packedAlignment * packedAlignment;
+}
+
 /// The ways to exchange, which mean what the op of the same name means. exchangeNames has their names in a plan's JSON.
 enum class Exchange : uint8_t { shard, allToAll, allGather, allReduce };
 inline constexpr std::string_view exchangeNames[] = {"shard", "all_to_all", "all_gather", "all_reduce"};
@@ -22,7 +27,7 @@ struct CollectiveCall {
   std::vector<int64_t> pieces; ///< all_to_all: how many pieces each rank has
   int64_t own = 1;             ///< all_to_all: how many pieces this rank has
   std::vector<BufferId> sources, targets;
-  BufferId scratch = noBuffer; ///< all_to_all: what is sent, by rank and then by piece
+  BufferId scratch = noBuffer; ///< all_to_all: the rank's only piece, or what others get, by rank and then by piece
   int64_t order = 0;  ///< its place among those that ranks come to in a step, the same on all of them; 0: it has none
   int64_t flight = 0; ///< 0: it is over when the next instruction starts; else when the WaitCall of this number ends
   bool operator==(const CollectiveCall &) const = default;
@@ -52,6 +57,9 @@ struct CollectiveCall {
 
   /// The way to exchange; the call must be valid.
   Exchange kind() const;
+  /// Whether the scratch of an all_to_all is the rank's only piece. Sources may lie in it, each at its own place, where
+  /// nothing copies them.
+  bool sendsOnePiece() const { return own == 1 && ranks > 1; }
   /// Bytes that the rank sends to others. For an all_reduce these are the bytes that the usual algorithms send in two
   /// passes.
   int64_t sentBytes(const PlanLists &plan) const;

@@ -27,7 +27,8 @@ public:
           lives.push_back({result, placeOf(result).offset, placeOf(result).offset + byteSize(tensorType(result)),
                            position[&op], lastRead(result)});
       if (auto scratch = op.getAttrOfType<mlir::DenseI64ArrayAttr>(scratchAttr))
-        lives.push_back({mlir::Value(), scratch[0], scratch[0] + scratch[1], position[&op], position[&op]});
+        lives.push_back({mlir::Value(), scratch[0], scratch[0] + scratch[1], position[&op], position[&op],
+                         llvm::dyn_cast<AllToAllOp>(op)});
     }
   }
 
@@ -50,7 +51,7 @@ public:
         text += "byte " + std::to_string(a.begin) + " is not aligned\n";
       for (const Life &b : lives) {
         const bool apart = a.end <= b.begin || b.end <= a.begin || a.last < b.first || b.last < a.first;
-        if (&a != &b && !apart && b.first >= a.first && !mayTakeOver(a, b))
+        if (&a != &b && !apart && b.first >= a.first && !mayTakeOver(a, b) && !isSentIn(b, a))
           text += "bytes " + std::to_string(b.begin) + ".." + std::to_string(b.end) + " are shared\n";
       }
     }
@@ -61,7 +62,8 @@ private:
   struct Life {
     mlir::Value value; // null for scratch
     int64_t begin, end;
-    unsigned first, last; // positions of ops, both included
+    unsigned first, last;     // positions of ops, both included
+    AllToAllOp exchange = {}; // whose scratch it is, or null
   };
 
   llvm::DenseMap<mlir::Operation *, unsigned> position; // one for kernels that run at the same time
@@ -78,6 +80,18 @@ private:
           last = std::max(last, lastRead(part));
     }
     return last;
+  }
+
+  /// Whether `piece` is all that a rank sends, and the value lies in it where the exchange would copy it to.
+  static bool isSentIn(const Life &piece, const Life &value) {
+    AllToAllOp exchange = piece.exchange;
+    int64_t place = piece.begin;
+    for (mlir::Value sent : exchange &&exchange.getOwn() == 1 ? exchange.getValues() : mlir::ValueRange()) {
+      if (value.value && sent == value.value && place == value.begin && value.last == piece.first)
+        return true;
+      place += (tensorType(sent).getNumElements() * 4 + 255) / 256 * 256;
+    }
+    return false;
   }
 
   /// Whether b's kernel writes over its operand a, which dies in it, and the kernel's form allows that.

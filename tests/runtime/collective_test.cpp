@@ -1,4 +1,5 @@
 // Collectives in plans, and which rank a process is: what is refused, and in which words.
+#include "runtime/exchange.h"
 #include "runtime/plan.h"
 #include "runtime/ranks/ranks.h"
 #include "tests/runtime/made_instruction.h"
@@ -34,7 +35,7 @@ CollectiveCall allToAll() {
   call.scratch = 3;
   return call;
 }
-const std::vector<int64_t> allToAllSizes = {20, 4, 512, 256};
+const std::vector<int64_t> allToAllSizes = {20, 4, 512, 512};
 
 TEST(Collective, ValidPlansComeBackFromTheirText) {
   const Plan plan = planOf(allToAll(), allToAllSizes);
@@ -58,7 +59,7 @@ TEST(Collective, MistakesAreRefused) {
       {"no list of the 2 ranks' pieces", [](auto &call, auto &) { call.pieces = {1}; }},
       {"no list of the 2 ranks' pieces", [](auto &call, auto &) { call.own = 3; }},
       {"pieces of 516 bytes, and room for 512", [](auto &, auto &sizes) { sizes[0] = 260; }},
-      {"no scratch for what it sends, which is 256 bytes", [](auto &, auto &sizes) { sizes[3] = 128; }},
+      {"no scratch for what it sends, which is 512 bytes", [](auto &, auto &sizes) { sizes[3] = 256; }},
       {"no scratch", [](auto &call, auto &) { call.scratch = noBuffer; }},
       {"all_gather gives 512 bytes of 20 on 2 ranks",
        [](auto &call, auto &) {
@@ -85,6 +86,66 @@ TEST(Collective, MistakesAreRefused) {
     const std::string said = validatePlan(planOf(call, sizes)).message();
     EXPECT_NE(said.find(each.expected), std::string::npos) << each.expected << ": " << said;
   }
+}
+
+/// As planOf(), whose buffers begin at the given bytes.
+Plan placedPlan(CollectiveCall call, const std::vector<int64_t> &sizes, const std::vector<int64_t> &offsets) {
+  Plan plan = planOf(std::move(call), sizes);
+  for (size_t i = 0; i < offsets.size(); ++i)
+    plan.buffers[i].offset = offsets[i];
+  return plan;
+}
+
+TEST(Collective, SourcesLieInTheirPieceAtTheirOwnPlaces) {
+  const std::vector<int64_t> sizes = {20, 4, 512, 512};
+  EXPECT_EQ(validatePlan(placedPlan(allToAll(), sizes, {1024, 1280, 0, 1024})).message(), "");
+  EXPECT_EQ(validatePlan(placedPlan(allToAll(), sizes, {1024, 1536, 0, 1024})).message(), ""); // one outside of it
+  const auto problem = [&](const CollectiveCall &call, const std::vector<int64_t> &offsets) {
+    return validatePlan(placedPlan(call, sizes, offsets)).message();
+  };
+  const char *const overlap = "a source and the scratch of all_to_all overlap";
+  EXPECT_NE(problem(allToAll(), {1024, 1344, 0, 1024}).find(overlap), std::string::npos);
+  EXPECT_NE(problem(allToAll(), {1280, 1536, 0, 1024}).find(overlap), std::string::npos);
+  CollectiveCall two = allToAll(); // of two pieces only the parts for others are in scratch
+  two.pieces = {2, 2};
+  two.own = 2;
+  EXPECT_NE(problem(two, {1024, 1280, 0, 1024}).find(overlap), std::string::npos);
+}
+
+/// Rank 0 of two, which sends nothing.
+struct FirstOfTwo final : Ranks {
+  int64_t rank() const override { return 0; }
+  int64_t count() const override { return 2; }
+  std::string engine() const override { return "none"; }
+  Expected<RankWork> allToAll(const void *, std::span<const int64_t>, void *, std::span<const int64_t>) override {
+    return 0;
+  }
+  Expected<RankWork> allGather(const void *, void *, int64_t) override { return 0; }
+  Expected<RankWork> allReduce(float *, int64_t) override { return 0; }
+  Expected<RankWork> broadcast(void *, int64_t, int64_t) override { return 0; }
+  Expected<RankWork> barrier() override { return 0; }
+  Error wait(RankWork) override { return Error::success(); }
+  Expected<bool> isOver(RankWork) override { return true; }
+  [[noreturn]] void abort(int) override { std::abort(); }
+  void finish() override {}
+};
+
+TEST(Collective, WhatLiesInThePieceIsNotCopied) {
+  FirstOfTwo ranks;
+  const auto copiesOf = [&](const std::vector<int64_t> &offsets) {
+    const Plan plan = placedPlan(allToAll(), {20, 4, 512, 512}, offsets);
+    const auto exchange = RankExchange::of(std::get<CollectiveCall>(plan.instructions[0].call), plan, &ranks);
+    EXPECT_TRUE(bool(exchange)) << exchange.error().message();
+    EXPECT_EQ(exchange->sent, (std::vector<int64_t>{256, 256})); // its own part, too
+    EXPECT_EQ(exchange->received, (std::vector<int64_t>{256, 256}));
+    std::string text;
+    for (const ExchangeCopy &copy : exchange->copies)
+      text += (copy.source == noBuffer ? "zeros" : std::to_string(copy.source)) + " to " + std::to_string(copy.to) +
+              " (" + std::to_string(copy.bytes) + "); ";
+    return text;
+  };
+  EXPECT_EQ(copiesOf({1024, 1280, 0, 1024}), "zeros to 20 (236); zeros to 260 (252); ");
+  EXPECT_EQ(copiesOf({1024, 1536, 0, 1024}), "zeros to 20 (236); 1 to 256 (4); zeros to 260 (252); ");
 }
 
 class RanksOfEnvironment : public ::testing::Test {

@@ -291,8 +291,8 @@ struct Runner<CollectiveCall> {
       char *to = step.at(copy.target) + copy.to;
       if (copy.source == noBuffer)
         std::memset(to, 0, static_cast<size_t>(copy.bytes));
-      else if (const char *from = step.at(copy.source) + copy.from; from != to)
-        copyBytes(to, from, copy.bytes);
+      else
+        copyBytes(to, step.at(copy.source) + copy.from, copy.bytes);
     }
     std::vector<RankWork> works;
     const auto address = [&](BufferId id) { return step.at(id); };

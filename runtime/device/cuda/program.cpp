@@ -249,11 +249,10 @@ struct Runner<CollectiveCall> : StatelessRunner {
     for (const ExchangeCopy &copy : exchange.copies) {
       const DevicePointer to = step.at(copy.target) + static_cast<std::size_t>(copy.to);
       const auto bytes = static_cast<std::size_t>(copy.bytes);
-      const DevicePointer from = step.at(copy.source) + static_cast<std::size_t>(copy.from);
       if (copy.source == noBuffer)
         stream.setBytes(to, 0, bytes);
-      else if (from != to)
-        stream.copyOnDevice(to, from, bytes);
+      else
+        stream.copyOnDevice(to, step.at(copy.source) + static_cast<std::size_t>(copy.from), bytes);
     }
     std::vector<RankWork> works;
     const auto address = [&](BufferId id) { return reinterpret_cast<char *>(step.at(id)); };
