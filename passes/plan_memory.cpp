@@ -24,11 +24,24 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-/// One range of arena bytes over one range of time; several values when they share it.
-struct Allocation {
-  int64_t bytes = 0;
+/// A range of arena bytes over a range of time.
+struct Part {
+  int64_t begin, bytes; // `begin` counts from where the allocation begins
   LiveRange live;
+};
+
+/// Arena bytes of a value, of several that share them, or of scratch. The first part is all of it. Scratch in which
+/// operands lie has a part for each of them; until an operand is made, its bytes are free for others.
+struct Allocation {
+  Allocation(int64_t bytes, const LiveRange &live) : parts{{0, bytes, live}} {}
+
+  SmallVector<Part, 1> parts;
   int64_t offset = -1;
+  bool isWhole = false; // all of it is taken as long as any of its parts is; its first part says how long
+
+  int64_t bytes() const { return parts.front().bytes; }
+  ArrayRef<Part> taken() const { return isWhole ? ArrayRef(parts).take_front() : ArrayRef(parts); }
+  LiveRange &live() { return parts.front().live; }
 };
 
 class Planner {
@@ -69,7 +82,7 @@ private:
   llvm::DenseMap<Value, LiveRange> uses;                          // of roots that ops make
   llvm::DenseMap<Value, Place> fixed;                             // outside the arena
   llvm::DenseMap<Value, unsigned> allocationOf;
-  llvm::DenseMap<Value, int64_t> bytesBeforeIt; // of values that lie in scratch, in the allocation of that
+  llvm::DenseMap<Value, size_t> partOf; // of values that lie in scratch, among the parts of that
   std::vector<Allocation> allocations;
   llvm::DenseMap<Operation *, unsigned> scratchOf;
   SmallVector<int64_t> staging; // allocation of each return operand, or -1
@@ -141,10 +154,10 @@ private:
 
   bool hasPlace(Value value) const { return fixed.contains(value) || allocationOf.contains(value); }
 
-  void place(Value value, unsigned allocation, int64_t bytesBefore) {
+  void placeInPart(Value value, unsigned allocation, size_t part) {
     allocationOf[value] = allocation;
-    bytesBeforeIt[value] = bytesBefore;
-    allocations[allocation].live.include(uses[value]);
+    partOf[value] = part;
+    allocations[allocation].parts[part].live.include(uses[value]);
   }
 
   /// Lets operands of the op lie in its scratch, each at its place there, where nothing reads them beside or after it.
@@ -155,7 +168,7 @@ private:
       return;
     const unsigned scratch = allocations.size();
     scratchOf[op] = scratch;
-    allocations.push_back({bytes, order.range(op)});
+    allocations.emplace_back(bytes, order.range(op));
     const auto isReadByItAlone = [&](Value root) {
       return llvm::all_of(memory.readers(root),
                           [&](Operation *reader) { return reader == op || order.isDone(reader, op); });
@@ -163,8 +176,11 @@ private:
     for (auto [root, operand, bytesBefore] : llvm::zip_equal(memory.operands(op), op->getOperands(), places)) {
       Operation *producer = root.getDefiningOp();
       if (producer && isa<StructuredOpInterface>(producer) && !isa<UnpackOp>(producer) && !hasPlace(root) &&
-          byteSize(tensorType(root)) == byteSize(tensorType(operand)) && isReadByItAlone(root))
-        place(root, scratch, bytesBefore);
+          byteSize(tensorType(root)) == byteSize(tensorType(operand)) && isReadByItAlone(root)) {
+        SmallVector<Part, 1> &parts = allocations[scratch].parts;
+        parts.push_back({bytesBefore, byteSize(tensorType(root)), uses[root]});
+        placeInPart(root, scratch, parts.size() - 1);
+      }
     }
   }
 
@@ -174,7 +190,7 @@ private:
       return;
     for (OpResult result : op->getResults()) {
       const auto known = fixed.find(result);
-      if (known == fixed.end() ? !bytesBeforeIt.contains(result) : known->second.space != PlaceSpace::output)
+      if (known == fixed.end() ? !partOf.contains(result) : known->second.space != PlaceSpace::output)
         continue;
       const Value before = memory.beforeOutput(
           result, [&](Value value) { return !hasPlace(value); },
@@ -182,7 +198,7 @@ private:
       if (!before)
         continue;
       if (known == fixed.end())
-        place(before, allocationOf[result], bytesBeforeIt[result]);
+        placeInPart(before, allocationOf[result], partOf[result]);
       else
         fixed[before] = Place(known->second);
     }
@@ -197,13 +213,13 @@ private:
         continue;
       int64_t bytes = byteSize(tensorType(result));
       if (std::optional<unsigned> shared = dyingOperand(result, takenOver)) {
-        allocations[*shared].live.include(uses[result]);
+        allocations[*shared].live().include(uses[result]);
         allocationOf[result] = *shared;
         takenOver.insert(*shared);
         continue;
       }
       allocationOf[result] = allocations.size();
-      allocations.push_back({bytes, uses[result]});
+      allocations.emplace_back(bytes, uses[result]);
     }
   }
 
@@ -222,8 +238,8 @@ private:
     Operation *op = result.getOwner();
     for (Value input : memory.operands(op)) {
       auto known = allocationOf.find(input);
-      if (known == allocationOf.end() || takenOver.contains(known->second) || bytesBeforeIt.contains(input) ||
-          allocations[known->second].live.last != order.position(op) ||
+      if (known == allocationOf.end() || takenOver.contains(known->second) || partOf.contains(input) ||
+          allocations[known->second].live().last != order.position(op) ||
           byteSize(tensorType(input)) != byteSize(tensorType(result)) || byteSize(tensorType(result)) == 0)
         continue;
       if (isReadBeside(op, known->second))
@@ -248,7 +264,7 @@ private:
     for (Operation &op : block)
       if (int64_t bytes = scratchBytes(&op); bytes && !scratchOf.contains(&op)) {
         scratchOf[&op] = allocations.size();
-        allocations.push_back({bytes, order.range(&op)});
+        allocations.emplace_back(bytes, order.range(&op));
       }
     // A state that takes the old value of another is staged, since the other may be overwritten first.
     Operation *terminator = block.getTerminator();
@@ -258,11 +274,11 @@ private:
       bool copies = fromState && signature.of(root) != signature.returned(i);
       staging.push_back(copies ? static_cast<int64_t>(allocations.size()) : -1);
       if (copies)
-        allocations.push_back({byteSize(tensorType(root)), order.range(terminator)});
+        allocations.emplace_back(byteSize(tensorType(root)), order.range(terminator));
     }
   }
 
-  /// An allocation that has its offset, with what others are compared with.
+  /// A part of an allocation that has its offset, with what others are compared with.
   struct Taken {
     LiveRange live;
     int64_t offset, end; // where the bytes begin, and from where on they are free
@@ -274,36 +290,66 @@ private:
     for (unsigned i = 0; i < bySize.size(); ++i)
       bySize[i] = i;
     llvm::sort(bySize, [&](unsigned a, unsigned b) {
-      return std::pair(allocations[b].bytes, a) < std::pair(allocations[a].bytes, b);
+      return std::pair(allocations[b].bytes(), a) < std::pair(allocations[a].bytes(), b);
     });
     std::vector<Taken> placed; // by offset
     for (unsigned id : bySize) {
       Allocation &own = allocations[id];
-      int64_t offset = 0;
-      for (const Taken &taken : placed) {
-        if (!taken.live.meets(own.live))
-          continue;
-        if (offset + own.bytes <= taken.offset)
-          break;
-        offset = std::max(offset, taken.end);
-      }
-      own.offset = offset;
+      if (own.parts.size() * placed.size() > mostComparisons)
+        takeWhole(own);
+      own.offset = lowestFree(own, placed);
       auto isBefore = [](int64_t offset, const Taken &taken) { return offset < taken.offset; };
-      placed.insert(llvm::upper_bound(placed, offset, isBefore), {own.live, offset, aligned(offset + own.bytes), id});
+      for (const Part &part : own.taken()) {
+        const int64_t begin = own.offset + part.begin;
+        placed.insert(llvm::upper_bound(placed, begin, isBefore), {part.live, begin, aligned(begin + part.bytes), id});
+      }
     }
     closeHoles(placed);
+  }
+
+  /// Parts of an allocation times parts that have their offsets; where there are more, the allocation is taken whole.
+  static constexpr size_t mostComparisons = 1 << 20;
+
+  static void takeWhole(Allocation &own) {
+    own.isWhole = true;
+    for (const Part &part : own.parts)
+      own.live().include(part.live);
+  }
+
+  static int64_t lowestFree(const Allocation &own, ArrayRef<Taken> placed) {
+    int64_t offset = 0, before = -1;
+    while (offset != before) {
+      before = offset;
+      for (const Part &part : own.taken()) {
+        int64_t begin = offset + part.begin;
+        for (const Taken &taken : placed) {
+          if (!taken.live.meets(part.live))
+            continue;
+          if (begin + part.bytes <= taken.offset)
+            break;
+          begin = std::max(begin, taken.end);
+        }
+        offset = begin - part.begin;
+      }
+      if (own.taken().size() == 1)
+        break;
+    }
+    return offset;
   }
 
   /// Bytes that no allocation ever covers are taken out: everything above them moves down.
   void closeHoles(ArrayRef<Taken> byOffset) {
     int64_t covered = 0, removed = 0;
+    std::vector<bool> isMoved(allocations.size());
     for (const Taken &taken : byOffset) {
-      Allocation &own = allocations[taken.id];
-      if (own.bytes == 0)
+      if (taken.end == taken.offset)
         continue;
-      removed += std::max<int64_t>(0, own.offset - removed - covered);
-      own.offset -= removed;
-      covered = std::max(covered, aligned(own.offset + own.bytes));
+      removed += std::max<int64_t>(0, taken.offset - removed - covered);
+      covered = std::max(covered, taken.end - removed);
+      if (isMoved[taken.id]) // its first part, which covers all others
+        continue;
+      isMoved[taken.id] = true;
+      allocations[taken.id].offset -= removed;
     }
   }
 
@@ -316,11 +362,16 @@ private:
     });
   }
 
+  Place inArena(Value value) {
+    const Allocation &allocation = allocations[allocationOf[value]];
+    return {PlaceSpace::arena, 0, allocation.offset + allocation.parts[partOf.lookup(value)].begin};
+  }
+
   void write() {
     Builder builder(function.getContext());
     int64_t arena = 0;
     for (const Allocation &allocation : allocations)
-      arena = std::max(arena, aligned(allocation.offset + allocation.bytes));
+      arena = std::max(arena, aligned(allocation.offset + allocation.bytes()));
     function->setAttr(arenaAttr, builder.getI64IntegerAttr(arena));
     int64_t constants = 0;
     for (Operation &op : block.without_terminator()) {
@@ -337,15 +388,12 @@ private:
       SmallVector<Place> places;
       for (Value result : op.getResults()) {
         auto known = fixed.find(result);
-        places.push_back(
-            known != fixed.end()
-                ? known->second
-                : Place{PlaceSpace::arena, 0, allocations[allocationOf[result]].offset + bytesBeforeIt.lookup(result)});
+        places.push_back(known != fixed.end() ? known->second : inArena(result));
       }
       setPlaces(&op, places);
       if (auto scratch = scratchOf.find(&op); scratch != scratchOf.end()) {
         const Allocation &allocation = allocations[scratch->second];
-        op.setAttr(scratchAttr, builder.getDenseI64ArrayAttr({allocation.offset, allocation.bytes}));
+        op.setAttr(scratchAttr, builder.getDenseI64ArrayAttr({allocation.offset, allocation.bytes()}));
       }
     }
     for (int64_t &entry : staging)

@@ -361,6 +361,36 @@ constexpr const char *pieceStep = R"(func.func @main(%x: tensor<8x8xf32>, %v: te
   return %n, %e : tensor<2x224xf32>, tensor<8x8xf32>
 })";
 
+/// The larger part of what is sent is made last: %t may lie where it will be.
+constexpr const char *latePieceStep =
+    R"(func.func @main(%x: tensor<8x8xf32>, %y: tensor<64x64xf32>) -> tensor<2x2080xf32> {
+  %s = tcc.matmul %x, %x : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %t = tcc.matmul %y, %y : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %u = tcc.matmul %t, %t : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %w = tcc.matmul %u, %u : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %r = tcc.all_to_all [1, 1] own 1 of %s, %w : (tensor<8x8xf32>, tensor<64x64xf32>) -> tensor<2x2080xf32>
+  return %r : tensor<2x2080xf32>
+})";
+
+/// Two exchanges of `count` values each, which are too many to compare each with each.
+std::string manySentStep(int count) {
+  std::string text, sent[2], types;
+  for (int i = 0; i < 2 * count; ++i) {
+    const std::string name = "%m" + std::to_string(i);
+    text += "  " + name + " = tcc.matmul " + (i < 2 ? "%x" : "%m" + std::to_string(i - 2)) +
+            ", %x : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>\n";
+    sent[i % 2] += (i < 2 ? "" : ", ") + name;
+  }
+  for (int i = 0; i < count; ++i)
+    types += i ? ", tensor<8x8xf32>" : "tensor<8x8xf32>";
+  const std::string type = "tensor<2x" + std::to_string(count * 32) + "xf32>";
+  for (int i : {0, 1})
+    text += "  %r" + std::to_string(i) + " = tcc.all_to_all [1, 1] own 1 of " + sent[i] + " : (" + types + ") -> " +
+            type + "\n";
+  return "func.func @main(%x: tensor<8x8xf32>) -> (" + type + ", " + type + ") {\n" + text +
+         "  return %r0, %r1 : " + type + ", " + type + "\n}\n";
+}
+
 TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
   OpsNeedScratch queries;
   int joined = 0;
@@ -368,6 +398,7 @@ TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
   steps.push_back({"joined", joinedStep});
   steps.push_back({"unpacked", unpackedStep});
   steps.push_back({"piece", pieceStep});
+  steps.push_back({"late piece", latePieceStep});
   for (const TrainingStep &step : steps)
     for (int level : {0, 2}) {
       OwningOpRef<ModuleOp> module = parse(step.text);
@@ -401,6 +432,30 @@ TEST_F(Pipeline, whatIsSentLiesInThePiece) {
   EXPECT_EQ(placeOf(cast<OpResult>(kernel.getInputs()[0])), inArena(piece + 256)); // until the kernel writes over it
   const int64_t kept = placeOf(cast<OpResult>(sent[3])).offset;
   EXPECT_TRUE(kept >= piece + 448 * 4 || kept + 256 <= piece) << kept; // what is read later does not keep the piece
+}
+
+TEST_F(Pipeline, aPieceTakesNoBytesBeforeItsValuesAreMade) {
+  OpsNeedScratch queries;
+  OwningOpRef<ModuleOp> module = parse(latePieceStep);
+  PipelineOptions options;
+  options.queries = &queries;
+  ASSERT_TRUE(run(*module, options)) << messages;
+  constexpr int64_t large = 64 * 64 * 4, piece = 2 * 2080 * 4;
+  EXPECT_LT(report.arenaBytes, piece + 2 * large);
+}
+
+TEST_F(Pipeline, manySentValuesLieInTheirPieces) {
+  OpsNeedScratch queries;
+  OwningOpRef<ModuleOp> module = parse(manySentStep(1100));
+  PipelineOptions options = atLevel(0);
+  options.queries = &queries;
+  ASSERT_TRUE(run(*module, options)) << messages;
+  EXPECT_EQ(LiveValues(mainOf(*module)).problems(), "");
+  for (AllToAllOp exchange : mainOf(*module).getBody().front().getOps<AllToAllOp>()) {
+    const int64_t piece = exchange->getAttrOfType<DenseI64ArrayAttr>(scratchAttr)[0];
+    for (auto [i, value] : llvm::enumerate(exchange.getValues()))
+      ASSERT_EQ(placeOf(cast<OpResult>(value)).offset, piece + static_cast<int64_t>(i) * 256);
+  }
 }
 
 TEST_F(Pipeline, unpackedValuesLieInTheirOperand) {
