@@ -58,7 +58,7 @@ TEST(Collective, MistakesAreRefused) {
       {"target and scratch of all_to_all overlap", [](auto &call, auto &) { call.scratch = 2; }},
       {"no list of the 2 ranks' pieces", [](auto &call, auto &) { call.pieces = {1}; }},
       {"no list of the 2 ranks' pieces", [](auto &call, auto &) { call.own = 3; }},
-      {"pieces of 516 bytes, and room for 512", [](auto &, auto &sizes) { sizes[0] = 260; }},
+      {"pieces of 516 bytes or more, and room for 512", [](auto &, auto &sizes) { sizes[0] = 260; }},
       {"no scratch for what it sends, which is 512 bytes", [](auto &, auto &sizes) { sizes[3] = 256; }},
       {"no scratch", [](auto &call, auto &) { call.scratch = noBuffer; }},
       {"all_gather gives 512 bytes of 20 on 2 ranks",
@@ -106,6 +106,13 @@ TEST(Collective, SourcesLieInTheirPieceAtTheirOwnPlaces) {
   const char *const overlap = "a source and the scratch of all_to_all overlap";
   EXPECT_NE(problem(allToAll(), {1024, 1344, 0, 1024}).find(overlap), std::string::npos);
   EXPECT_NE(problem(allToAll(), {1280, 1536, 0, 1024}).find(overlap), std::string::npos);
+  CollectiveCall twice = allToAll(); // what lies in its place is copied to another
+  twice.sources = {0, 0};
+  EXPECT_EQ(problem(twice, {1024, 1280, 0, 1024}), "");
+  CollectiveCall large = allToAll(); // so large that adding it up would overflow
+  large.sources.assign(1 << 18, 1);
+  const Plan plan = placedPlan(large, {20, maxPlanBytes, 512, 512}, {});
+  EXPECT_NE(large.validate(plan.lists()).find("room for 512"), std::string::npos);
   CollectiveCall two = allToAll(); // of two pieces only the parts for others are in scratch
   two.pieces = {2, 2};
   two.own = 2;

@@ -145,7 +145,7 @@ std::string Operation::differenceOfExchanges(int from, int to) const {
   return "";
 }
 
-/// What another rank came with that does not fit.
+/// What a rank came with that does not fit.
 std::string Operation::difference(int other) const {
   const Slot &own = communicator->own(), &slot = communicator->meeting->slot(other);
   const std::string they = "rank " + std::to_string(other), we = "rank " + std::to_string(communicator->rank);
@@ -234,10 +234,9 @@ void Operation::deliver(std::size_t index) {
 void Operation::end() {
   if (!begun || !waitFor(&Slot::posted, number + 1))
     return;
-  for (int other = 0; other < communicator->ranks; ++other)
-    if (other != communicator->rank)
-      if (std::string text = difference(other); !text.empty())
-        return fault(text);
+  for (int rank = 0; rank < communicator->ranks; ++rank) // itself too: what it sends itself
+    if (std::string text = difference(rank); !text.empty())
+      return fault(text);
   if (std::string text = touched(); !text.empty())
     return fault(text);
   for (std::size_t i = 0; i < parts.size(); ++i)

@@ -188,6 +188,16 @@ TEST(NcclMachine, findsRanksThatComeToDifferentThings) {
   });
 }
 
+TEST(NcclMachine, findsWhatARankSendsItselfAndDoesNotReceive) {
+  expectFinding("1 sends and 0 receives", [](Gpu &gpu, int64_t rank) {
+    static Buffer memory = gpu.floats(std::vector<float>(64));
+    const std::vector<int64_t> sent(2, 4);
+    std::vector<int64_t> received(2, 4);
+    received[size_t(rank)] = 0;
+    expectSuccess(gpu.ranks->wait(started(gpu.ranks->allToAll(Gpu::at(memory), sent, Gpu::at(memory, 128), received))));
+  });
+}
+
 TEST(NcclMachine, findsCollectivesInAnotherOrder) {
   expectFinding("NCCL operation 1: rank ", [](Gpu &gpu, int64_t rank) {
     static Buffer memory = gpu.floats(std::vector<float>(256));
