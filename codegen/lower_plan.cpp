@@ -194,6 +194,8 @@ private:
       if (!structured || isa<UnpackOp>(op)) // whose results lie in its operand
         continue;
       auto kernel = dyn_cast<KernelOp>(op);
+      if (kernel && isUnread(kernel))
+        continue;
       auto bodies = dyn_cast<BodyOpInterface>(op);
       if (Error error = kernel ? lowerKernel(kernel) : bodies ? lowerBodies(bodies) : lowerStructured(structured))
         return error;

@@ -164,6 +164,14 @@ void pruneBodies(func::FuncOp function) {
   prune(function.getBody().front());
 }
 
+bool isUnread(KernelOp kernel) {
+  return llvm::all_of(kernel->getUses(), [](OpOperand &use) {
+    auto loop = dyn_cast<RepeatOp>(use.getOwner());
+    return loop && use.getOperandNumber() < loop.carriedArguments() &&
+           loop.getBody().getArgument(use.getOperandNumber()).use_empty();
+  });
+}
+
 void inlineBodies(func::FuncOp function) {
   SmallVector<BodyOpInterface> work; // inner ones first
   function.walk([&](BodyOpInterface op) { work.push_back(op); });

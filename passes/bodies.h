@@ -34,6 +34,10 @@ mlir::LogicalResult runOnBodies(mlir::func::FuncOp function,
 /// body, unless gradients with respect to it are wanted.
 void pruneBodies(mlir::func::FuncOp function);
 
+/// Whether nothing reads what the kernel gives: its results are where carried values begin whose loops write them
+/// unseen. Such a kernel does not run.
+bool isUnread(KernelOp kernel);
+
 /// Writes loops out turn by turn, and replaces each cond by both of its bodies and a select. Only references use this,
 /// whose sizes are small.
 void inlineBodies(mlir::func::FuncOp function);

@@ -205,7 +205,7 @@ private:
   }
 
   void placeResults(Operation *op) {
-    if (!isa<StructuredOpInterface>(op) || isa<UnpackOp>(op))
+    if (!isa<StructuredOpInterface>(op) || isa<UnpackOp>(op) || isUnreadKernel(op))
       return;
     llvm::DenseSet<unsigned> takenOver;
     for (OpResult result : op->getResults()) {
@@ -353,6 +353,11 @@ private:
     }
   }
 
+  static bool isUnreadKernel(Operation *op) {
+    auto kernel = dyn_cast<KernelOp>(op);
+    return kernel && isUnread(kernel);
+  }
+
   SmallVector<Place> placesIn(UnpackOp unpack) const {
     const Place whole = signature.of(denseRoot(unpack.getX()));
     const int64_t width = elementBytes(tensorType(unpack.getX()).getElementType());
@@ -383,6 +388,10 @@ private:
         continue;
       if (auto unpack = dyn_cast<UnpackOp>(op)) {
         setPlaces(&op, placesIn(unpack));
+        continue;
+      }
+      if (isUnreadKernel(&op)) {
+        setPlaces(&op, SmallVector<Place>(op.getNumResults()));
         continue;
       }
       SmallVector<Place> places;

@@ -22,7 +22,7 @@ public:
     }
     for (mlir::Operation &op : block) {
       for (mlir::OpResult result : op.getOpResults())
-        if (llvm::isa<StructuredOpInterface>(op) && !llvm::isa<UnpackOp>(op) &&
+        if (llvm::isa<StructuredOpInterface>(op) && !llvm::isa<UnpackOp>(op) && isStored(result) &&
             placeOf(result).space == PlaceSpace::arena)
           lives.push_back({result, placeOf(result).offset, placeOf(result).offset + byteSize(tensorType(result)),
                            position[&op], lastRead(result)});
@@ -69,6 +69,17 @@ private:
   llvm::DenseMap<mlir::Operation *, unsigned> position; // one for kernels that run at the same time
   std::vector<Life> lives;
   int joined = 0;
+
+  /// False for where the carried values of a loop begin that its first turn does not read.
+  static bool isStored(mlir::OpResult result) {
+    return llvm::any_of(result.getUses(),
+                        [](mlir::OpOperand &use) {
+                          auto loop = llvm::dyn_cast<RepeatOp>(use.getOwner());
+                          return !loop || use.getOperandNumber() >= loop.getStart().size() ||
+                                 !loop.getBody().front().getArgument(use.getOperandNumber()).use_empty();
+                        }) ||
+           result.use_empty();
+  }
 
   /// The last op that reads `value`, itself or through views that are followed without a copy.
   unsigned lastRead(mlir::Value value) const {
