@@ -6,7 +6,8 @@
 //   3. a structured op's result takes over the buffer of an operand that dies there, where the op's facts allow it;
 //   4. the results of tcc.unpack lie in its operand, and operands that an op would copy to its scratch (those of
 //      tcc.all_to_all) lie there;
-//   5. all other values and scratch, an op's planned bodies too, get offsets in one arena: largest first, at the lowest
+//   5. kernels whose results only begin loops that do not read them get no memory (isUnread());
+//   6. all other values and scratch, an op's planned bodies too, get offsets in one arena: largest first, at the lowest
 //      offset that is free over their live range.
 // What an op in flight reads or writes is live until the op that waits for it; what one stream has used another uses
 // only after such a wait (stream_order.h). The function stays tensor SSA; places are attributes. It never moves an op.
