@@ -191,11 +191,9 @@ private:
       plan.constants.push_back(rawBytes(cast<DenseElementsAttr>(literal.getValue())));
     for (Operation &op : function.getBody().front().without_terminator()) {
       auto structured = dyn_cast<StructuredOpInterface>(op);
-      if (!structured || isa<UnpackOp>(op)) // whose results lie in its operand
+      if (!structured || isa<UnpackOp>(op) || isUnreadKernel(&op)) // an unpack's results lie in its operand
         continue;
       auto kernel = dyn_cast<KernelOp>(op);
-      if (kernel && isUnread(kernel))
-        continue;
       auto bodies = dyn_cast<BodyOpInterface>(op);
       if (Error error = kernel ? lowerKernel(kernel) : bodies ? lowerBodies(bodies) : lowerStructured(structured))
         return error;

@@ -164,12 +164,12 @@ void pruneBodies(func::FuncOp function) {
   prune(function.getBody().front());
 }
 
-bool isUnread(KernelOp kernel) {
-  return llvm::all_of(kernel->getUses(), [](OpOperand &use) {
-    auto loop = dyn_cast<RepeatOp>(use.getOwner());
-    return loop && use.getOperandNumber() < loop.carriedArguments() &&
-           loop.getBody().getArgument(use.getOperandNumber()).use_empty();
-  });
+bool isUnreadKernel(Operation *op) {
+  return isa<KernelOp>(op) && llvm::all_of(op->getUses(), [](OpOperand &use) {
+           auto loop = dyn_cast<RepeatOp>(use.getOwner());
+           return loop && use.getOperandNumber() < loop.carriedArguments() &&
+                  loop.getBody().getArgument(use.getOperandNumber()).use_empty();
+         });
 }
 
 void inlineBodies(func::FuncOp function) {

@@ -34,9 +34,9 @@ mlir::LogicalResult runOnBodies(mlir::func::FuncOp function,
 /// body, unless gradients with respect to it are wanted.
 void pruneBodies(mlir::func::FuncOp function);
 
-/// Whether nothing reads what the kernel gives: its results are where carried values begin whose loops write them
-/// unseen. Such a kernel does not run.
-bool isUnread(KernelOp kernel);
+/// Whether the op is a kernel and nothing reads what it gives: its results are where carried values begin whose loops
+/// write them unseen. Such a kernel does not run.
+bool isUnreadKernel(mlir::Operation *op);
 
 /// Writes loops out turn by turn, and replaces each cond by both of its bodies and a select. Only references use this,
 /// whose sizes are small.

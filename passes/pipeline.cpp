@@ -92,8 +92,7 @@ LogicalResult markTarget(ModuleOp module, const TargetModel &target) {
 void count(func::FuncOp function, PipelineReport &report) {
   report.kernels = report.matmuls = 0;
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    auto kernel = dyn_cast<KernelOp>(op);
-    report.kernels += kernel && !isUnread(kernel);
+    report.kernels += isa<KernelOp>(op) && !isUnreadKernel(op);
     report.matmuls += isa<MatmulOp, MatmulGeluGradientOp>(op);
     return isa<CustomOp>(op) ? WalkResult::skip() : WalkResult::advance(); // its regions are not what runs
   });

@@ -6,7 +6,7 @@
 //   3. a structured op's result takes over the buffer of an operand that dies there, where the op's facts allow it;
 //   4. the results of tcc.unpack lie in its operand, and operands that an op would copy to its scratch (those of
 //      tcc.all_to_all) lie there;
-//   5. kernels whose results only begin loops that do not read them get no memory (isUnread());
+//   5. kernels whose results only begin loops that do not read them get no memory (isUnreadKernel());
 //   6. all other values and scratch, an op's planned bodies too, get offsets in one arena: largest first, at the lowest
 //      offset that is free over their live range.
 // What an op in flight reads or writes is live until the op that waits for it; what one stream has used another uses
@@ -352,11 +352,6 @@ private:
       isMoved[taken.id] = true;
       allocations[taken.id].offset -= removed;
     }
-  }
-
-  static bool isUnreadKernel(Operation *op) {
-    auto kernel = dyn_cast<KernelOp>(op);
-    return kernel && isUnread(kernel);
   }
 
   SmallVector<Place> placesIn(UnpackOp unpack) const {

@@ -67,23 +67,21 @@ std::string CollectiveCall::validate(const PlanLists &plan) const {
       sources.size() % static_cast<size_t>(own) || taken % (rows * 4))
     return "all_to_all has pieces that are no list of the " + std::to_string(ranks) + " ranks' pieces";
   const int64_t piece = taken / rows * ranks;
-  int64_t end = 0; // of the first piece's last source; the others' are as large
-  for (BufferId source : std::span(sources).first(sources.size() / static_cast<size_t>(own)))
-    if ((end = packedAfter(end) + bytesOf(source)) > piece)
+  std::set<std::pair<int64_t, int64_t>> inPlace; // bytes of sources at their places, from which others may be copied
+  int64_t end = 0;                               // of the first piece's last source; the others' are as large
+  for (BufferId source : std::span(sources).first(sources.size() / static_cast<size_t>(own))) {
+    const int64_t first = packedAfter(end);
+    if ((end = first + bytesOf(source)) > piece)
       return "all_to_all has pieces of " + std::to_string(end) + " bytes or more, and room for " +
              std::to_string(piece);
+    if (sendsOnePiece() && scratch != noBuffer && plan.buffers[source].offset == plan.buffers[scratch].offset + first)
+      inPlace.emplace(plan.buffers[source].offset, bytesOf(source));
+  }
   if (ranks == 1)
     return {};
   const int64_t needed = sendsOnePiece() ? piece : taken / rows * own * (ranks - 1);
   if (scratch == noBuffer || bytesOf(scratch) < needed)
     return "all_to_all has no scratch for what it sends, which is " + std::to_string(needed) + " bytes";
-  std::set<std::pair<int64_t, int64_t>> inPlace; // bytes of sources at their places, from which others may be copied
-  int64_t first = 0;
-  for (BufferId source : sendsOnePiece() ? std::span(sources) : std::span<const BufferId>()) {
-    if (plan.buffers[source].offset == plan.buffers[scratch].offset + first)
-      inPlace.emplace(plan.buffers[source].offset, bytesOf(source));
-    first = packedAfter(first + bytesOf(source));
-  }
   for (BufferId source : sources)
     if (plan.overlap(source, scratch) && !inPlace.contains({plan.buffers[source].offset, bytesOf(source)}))
       return "a source and the scratch of all_to_all overlap";

@@ -3,6 +3,7 @@
 #include "runtime/plan.h"
 #include "runtime/ranks/ranks.h"
 #include "tests/runtime/made_instruction.h"
+#include "tests/runtime/thread_ranks.h"
 #include <cstdlib>
 #include <functional>
 #include <gtest/gtest.h>
@@ -119,40 +120,23 @@ TEST(Collective, SourcesLieInTheirPieceAtTheirOwnPlaces) {
   EXPECT_NE(problem(two, {1024, 1280, 0, 1024}).find(overlap), std::string::npos);
 }
 
-/// Rank 0 of two, which sends nothing.
-struct FirstOfTwo final : Ranks {
-  int64_t rank() const override { return 0; }
-  int64_t count() const override { return 2; }
-  std::string engine() const override { return "none"; }
-  Expected<RankWork> allToAll(const void *, std::span<const int64_t>, void *, std::span<const int64_t>) override {
-    return 0;
-  }
-  Expected<RankWork> allGather(const void *, void *, int64_t) override { return 0; }
-  Expected<RankWork> allReduce(float *, int64_t) override { return 0; }
-  Expected<RankWork> broadcast(void *, int64_t, int64_t) override { return 0; }
-  Expected<RankWork> barrier() override { return 0; }
-  Error wait(RankWork) override { return Error::success(); }
-  Expected<bool> isOver(RankWork) override { return true; }
-  [[noreturn]] void abort(int) override { std::abort(); }
-  void finish() override {}
-};
-
 TEST(Collective, WhatLiesInThePieceIsNotCopied) {
-  FirstOfTwo ranks;
-  const auto copiesOf = [&](const std::vector<int64_t> &offsets) {
-    const Plan plan = placedPlan(allToAll(), {20, 4, 512, 512}, offsets);
-    const auto exchange = RankExchange::of(std::get<CollectiveCall>(plan.instructions[0].call), plan, &ranks);
-    EXPECT_TRUE(bool(exchange)) << exchange.error().message();
-    EXPECT_EQ(exchange->sent, (std::vector<int64_t>{256, 256})); // its own part, too
-    EXPECT_EQ(exchange->received, (std::vector<int64_t>{256, 256}));
-    std::string text;
-    for (const ExchangeCopy &copy : exchange->copies)
-      text += (copy.source == noBuffer ? "zeros" : std::to_string(copy.source)) + " to " + std::to_string(copy.to) +
-              " (" + std::to_string(copy.bytes) + "); ";
-    return text;
+  const auto expectCopies = [](const std::vector<int64_t> &offsets, const std::string &expected) {
+    test::onThreads(2, test::Timing::early, 1, [&](const std::shared_ptr<test::ThreadRanks> &ranks) {
+      const Plan plan = placedPlan(allToAll(), {20, 4, 512, 512}, offsets);
+      const auto exchange = RankExchange::of(std::get<CollectiveCall>(plan.instructions[0].call), plan, ranks.get());
+      EXPECT_TRUE(bool(exchange)) << exchange.error().message();
+      EXPECT_EQ(exchange->sent, (std::vector<int64_t>{256, 256})); // its own part, too
+      EXPECT_EQ(exchange->received, (std::vector<int64_t>{256, 256}));
+      std::string text;
+      for (const ExchangeCopy &copy : exchange->copies)
+        text += (copy.source == noBuffer ? "zeros" : std::to_string(copy.source)) + " to " + std::to_string(copy.to) +
+                " (" + std::to_string(copy.bytes) + "); ";
+      EXPECT_EQ(text, expected) << "rank " << ranks->rank();
+    });
   };
-  EXPECT_EQ(copiesOf({1024, 1280, 0, 1024}), "zeros to 20 (236); zeros to 260 (252); ");
-  EXPECT_EQ(copiesOf({1024, 1536, 0, 1024}), "zeros to 20 (236); 1 to 256 (4); zeros to 260 (252); ");
+  expectCopies({1024, 1280, 0, 1024}, "zeros to 20 (236); zeros to 260 (252); ");
+  expectCopies({1024, 1536, 0, 1024}, "zeros to 20 (236); 1 to 256 (4); zeros to 260 (252); ");
 }
 
 class RanksOfEnvironment : public ::testing::Test {
