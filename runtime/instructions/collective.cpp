@@ -80,10 +80,11 @@ std::string CollectiveCall::validate(const PlanLists &plan) const {
   if (ranks == 1)
     return {};
   const int64_t needed = sendsOnePiece() ? piece : taken / rows * own * (ranks - 1);
-  if (scratch == noBuffer || bytesOf(scratch) < needed)
+  if (needed > 0 && (scratch == noBuffer || bytesOf(scratch) < needed))
     return "all_to_all has no scratch for what it sends, which is " + std::to_string(needed) + " bytes";
   for (BufferId source : sources)
-    if (plan.overlap(source, scratch) && !inPlace.contains({plan.buffers[source].offset, bytesOf(source)}))
+    if (scratch != noBuffer && plan.overlap(source, scratch) &&
+        !inPlace.contains({plan.buffers[source].offset, bytesOf(source)}))
       return "a source and the scratch of all_to_all overlap";
   return {};
 }

@@ -139,6 +139,32 @@ TEST(RanksAsThreads, HaveTheBitsOfOneProcessInEveryMode) {
   }
 }
 
+/// The gradient of a weight without elements is a bucket of no bytes.
+TEST(RanksAsThreads, ExchangeEmptyValues) {
+  FunctionOptions options = quiet();
+  options.bucketBytes = 1;
+  options.threads = 1;
+  const auto lossAndGradients = [](Tensor x, Tensor a, Tensor empty) {
+    return lanes(4, {reshape(x, {4, rows / 4, width})}, [&](const Tensors &parts) {
+      const Tensor loss = mean(tanh(matmul(parts[0], a))) + sum(empty * empty);
+      Tensors all = gradient(loss, Tensors{a, empty});
+      all.push_back(loss);
+      return all;
+    });
+  };
+  const auto results = [&](const FunctionOptions &given) {
+    Function step = compile("step", lossAndGradients, given);
+    return bytesOf(step(sequence({rows, width}, -1, 0.004f), sequence({width, width}, -0.3f, 0.0017f),
+                        sequence({0, width}, 0, 1)));
+  };
+  const std::vector<std::string> expected = results(options);
+  onThreads(2, Timing::random, 5, [&](const std::shared_ptr<ThreadRanks> &own) {
+    FunctionOptions given = options;
+    given.ranks = own;
+    EXPECT_TRUE(results(given) == expected) << "rank " << own->rank();
+  });
+}
+
 /// Of ranks with equal programs one compiles. Of 6 lanes four ranks add up 1, then 1 and 1, then 1, then 2 together.
 TEST(RanksAsThreads, TakeTheStepOfARankWithTheSameProgram) {
   const std::string off = "not used: off, by TCC_CACHE_DIR=off", taken = off + "; taken from rank 0";

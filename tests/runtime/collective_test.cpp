@@ -47,6 +47,12 @@ TEST(Collective, ValidPlansComeBackFromTheirText) {
   EXPECT_EQ(*read, plan);
 }
 
+TEST(Collective, NothingNeedsNoScratch) {
+  CollectiveCall call = allToAll();
+  call.scratch = noBuffer;
+  EXPECT_EQ(validatePlan(planOf(call, {0, 0, 0})).message(), "");
+}
+
 TEST(Collective, MistakesAreRefused) {
   struct Case {
     const char *expected;
