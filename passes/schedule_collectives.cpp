@@ -9,6 +9,7 @@
 //      reads the window before it;
 //   2. each gets a flight and a tcc.wait before the first op that reads its results. Where that is the next op, nothing
 //      would run beside it, and it stays one op.
+// A tcc.wait that somebody has written is placed anew.
 // It never changes what is computed.
 #include "ir/names.h"
 #include "ir/tensor_bytes.h"
@@ -36,6 +37,7 @@ public:
   void run() {
     if (all.empty())
       return;
+    removeWaits();
     number();
     place();
     number();
@@ -50,6 +52,13 @@ private:
   Remarks *remarks;
   SmallVector<Operation *> all; // in order, and bodies with collectives, which stay where they are
   llvm::DenseMap<Operation *, unsigned> position;
+
+  void removeWaits() {
+    for (WaitOp wait : llvm::make_early_inc_range(block.getOps<WaitOp>()))
+      wait.erase();
+    for (Operation *op : all)
+      op->removeAttr("flight");
+  }
 
   void number() {
     unsigned next = 0;
