@@ -51,6 +51,7 @@ private:
     int64_t begin, end; // -1 where not known
   };
   SmallVector<Part> partsOf(const ColumnRange &range, bool hasSums);
+  SmallVector<Part> partsOfRange(const ColumnRange &range);
   void emitPass(unsigned stage, RowScope &row, const ColumnRange &range);
   void emitVector(LaneScope &lanes, MutableArrayRef<Value> sums);
   Value finishReduction(const KernelNode &node, SmallVector<Value> parts);
@@ -153,7 +154,7 @@ void KernelEmitter::emitPass(unsigned stage, RowScope &row, const ColumnRange &r
     sums.append(plan.unroll, reductionStart(b, info.nodes[node].reduction, type));
   }
   for (const Part &part : partsOf(range, !pass.reductions.empty()))
-    forColumns(b, part.range, info.space.columns, plan.unroll, sums,
+    forColumns(b, part.range, part.end >= 0 ? part.end : info.space.columns, plan.unroll, sums,
                [&](Value column, Value mask, unsigned vectors, ValueRange carried) {
                  SmallVector<Value> updated(carried);
                  for (unsigned u = 0; u < vectors; ++u) {
@@ -173,13 +174,15 @@ void KernelEmitter::emitPass(unsigned stage, RowScope &row, const ColumnRange &r
         finishReduction(info.nodes[id], SmallVector<Value>(ArrayRef(sums).slice(i * plan.unroll, plan.unroll)));
 }
 
-/// A whole row, cut where a guard changes at a vector's edge, so that a loop loads what it needs alone; or the range. A
-/// cut changes the order of a sum.
+/// Columns of a row, cut where a guard changes, so that a loop loads what it needs alone: a masked load of memory that
+/// is not there takes a CPU a hundred times as long as another one. A cut changes the order of a sum.
 SmallVector<KernelEmitter::Part> KernelEmitter::partsOf(const ColumnRange &range, bool hasSums) {
+  if (!range.size)
+    return partsOfRange(range);
   if (range.size != info.space.columns || (hasSums && b.target.steady))
     return {{range, -1, -1}};
   SmallVector<Part> parts;
-  SmallVector<int64_t> cuts = guardCuts(info);
+  SmallVector<int64_t> cuts = hasSums ? guardCuts(info) : vectorCuts(info, b.lanes);
   cuts.push_back(info.space.columns);
   int64_t begin = 0;
   for (int64_t cut : cuts) {
@@ -188,6 +191,22 @@ SmallVector<KernelEmitter::Part> KernelEmitter::partsOf(const ColumnRange &range
     parts.push_back({{b.i64(begin), b.i64(cut), cut - begin}, begin, cut});
     begin = cut;
   }
+  return parts;
+}
+
+/// A range begins at a vector's edge, and ends at one or with the row. Parts outside of it are empty.
+SmallVector<KernelEmitter::Part> KernelEmitter::partsOfRange(const ColumnRange &range) {
+  SmallVector<Part> parts;
+  SmallVector<int64_t> cuts = vectorCuts(info, b.lanes);
+  Value from = range.begin;
+  int64_t begin = 0;
+  for (int64_t cut : cuts) {
+    Value to = b.create<arith::MaxSIOp>(from, b.create<arith::MinSIOp>(range.end, b.i64(cut)));
+    parts.push_back({{from, to, std::nullopt}, begin, cut});
+    from = to;
+    begin = cut;
+  }
+  parts.push_back({{from, range.end, std::nullopt}, begin, info.space.columns});
   return parts;
 }
 

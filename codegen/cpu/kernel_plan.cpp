@@ -118,16 +118,40 @@ static std::optional<int64_t> columnShift(const IndexExpr &value) {
   return isColumn ? std::optional(value.constant) : std::nullopt;
 }
 
-llvm::SmallVector<int64_t> guardCuts(const KernelInfo &info) {
-  constexpr size_t most = 7;
-  std::set<int64_t> cuts;
+/// The columns within the row at which a guard changes that depends on the column alone.
+static std::set<int64_t> guardChanges(const KernelInfo &info) {
+  std::set<int64_t> changes;
   for (const DerivedAxis &derived : info.derived)
     if (std::optional<int64_t> shift = columnShift(derived.value))
-      for (int64_t cut : {-*shift, derived.extent - *shift})
-        if (cut > 0 && cut < info.space.columns)
-          cuts.insert(cut);
-  if (cuts.size() > most)
+      for (int64_t change : {-*shift, derived.extent - *shift})
+        if (change > 0 && change < info.space.columns)
+          changes.insert(change);
+  return changes;
+}
+
+/// With more changes not each part of the row gets its own loops, for which its code is emitted again.
+static constexpr size_t mostChanges = 7, mostChangesOfCopies = 64;
+
+llvm::SmallVector<int64_t> guardCuts(const KernelInfo &info) {
+  const std::set<int64_t> changes = guardChanges(info);
+  if (changes.size() > mostChanges)
     return {};
+  return llvm::SmallVector<int64_t>(changes.begin(), changes.end());
+}
+
+llvm::SmallVector<int64_t> vectorCuts(const KernelInfo &info, int64_t lanes) {
+  constexpr int64_t fewNodes = 8; // such as a scalar's that is one element of a concatenation
+  const bool isCopy = llvm::count_if(info.nodes, [](const KernelNode &node) {
+                        return node.kind != KernelNode::Kind::load && node.kind != KernelNode::Kind::choose;
+                      }) <= fewNodes;
+  const std::set<int64_t> changes = guardChanges(info);
+  if (changes.size() > (isCopy ? mostChangesOfCopies : mostChanges))
+    return {};
+  std::set<int64_t> cuts;
+  for (int64_t change : changes)
+    for (int64_t cut : {change / lanes * lanes, (change + lanes - 1) / lanes * lanes})
+      if (cut > 0 && cut < info.space.columns)
+        cuts.insert(cut);
   return llvm::SmallVector<int64_t>(cuts.begin(), cuts.end());
 }
 

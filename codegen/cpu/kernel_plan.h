@@ -36,6 +36,10 @@ KernelPlan planKernel(const KernelInfo &info, bool steady, const KernelTuning &t
 /// if there are too many of them to give each part of the row its own loops.
 llvm::SmallVector<int64_t> guardCuts(const KernelInfo &info);
 
+/// The edges of vectors around these columns, for columns that are computed in any order. A copy, such as a
+/// concatenation, has its own loops for more of them.
+llvm::SmallVector<int64_t> vectorCuts(const KernelInfo &info, int64_t lanes);
+
 /// Whether the columns begin..end lie inside a derived axis; nothing if that differs between them.
 std::optional<bool> isInside(const KernelInfo &info, unsigned derivedAxis, int64_t begin, int64_t end);
 

@@ -147,12 +147,13 @@ Value NodeValues::insideRow(unsigned id, const RowScope &row) {
   return b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, value, b.i64(derived(id).extent));
 }
 
+std::optional<bool> NodeValues::isInsidePart(unsigned id, const LaneScope &lanes) const {
+  return lanes.partBegin >= 0 ? isInside(info, id, lanes.partBegin, lanes.partEnd) : std::nullopt;
+}
+
 Value NodeValues::insideLanes(unsigned id, LaneScope &lanes) {
   if (!info.dependsOnColumn(derived(id).value))
     return b.splat(insideRow(id, lanes.row));
-  if (lanes.partBegin >= 0)
-    if (std::optional<bool> inside = isInside(info, id, lanes.partBegin, lanes.partEnd))
-      return b.integer(b.vector(b.builder.getI1Type()), *inside);
   Type element = laneIndexType(derived(id).value);
   Value value = laneIndex(derived(id).value, lanes, element);
   return b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, value, b.integer(value.getType(), derived(id).extent));

@@ -32,7 +32,9 @@ void NodeValues::computeRowNode(unsigned id, RowScope &row) {
     value = compute(id, operand, /*vector=*/false);
     break;
   case KernelNode::Kind::choose:
-    value = choose(node, operand, [&](unsigned guard) { return insideRow(guard, row); }, type);
+    value = choose(
+        node, operand, [&](unsigned guard) { return insideRow(guard, row); },
+        [](unsigned) { return std::optional<bool>(); }, type);
     break;
   case KernelNode::Kind::rowReduce:
     llvm_unreachable("row reductions are finished by their pass");
@@ -71,7 +73,9 @@ Value NodeValues::makeLanes(unsigned id, LaneScope &lanes) {
   case KernelNode::Kind::compute:
     return compute(id, operand, /*vector=*/true);
   case KernelNode::Kind::choose:
-    return choose(node, operand, [&](unsigned guard) { return insideLanes(guard, lanes); }, type);
+    return choose(
+        node, operand, [&](unsigned guard) { return insideLanes(guard, lanes); },
+        [&](unsigned guard) { return isInsidePart(guard, lanes); }, type);
   case KernelNode::Kind::rowReduce:
     break;
   }
@@ -159,14 +163,19 @@ Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
   return b.round(numbered[steps.result], b.element(node.type));
 }
 
-Value NodeValues::choose(const KernelNode &node, Operand operand, function_ref<Value(unsigned)> inside, Type type) {
+Value NodeValues::choose(const KernelNode &node, Operand operand, function_ref<Value(unsigned)> inside,
+                         function_ref<std::optional<bool>(unsigned)> known, Type type) {
   Value result = b.literal(type, 0);
   unsigned firstGuard = node.guards.size();
   for (unsigned i = node.operands.size(); i-- > 0;) {
     firstGuard -= node.guardCounts[i];
+    const ArrayRef<unsigned> guards = ArrayRef(node.guards).slice(firstGuard, node.guardCounts[i]);
+    if (llvm::any_of(guards, [&](unsigned guard) { return known(guard) == false; }))
+      continue;
     Value condition;
-    for (unsigned guard : ArrayRef<unsigned>(node.guards).slice(firstGuard, node.guardCounts[i]))
-      condition = b.both(condition, inside(guard));
+    for (unsigned guard : guards)
+      if (!known(guard))
+        condition = b.both(condition, inside(guard));
     Value part = operand(i);
     result = condition ? b.create<arith::SelectOp>(condition, part, result) : part;
   }
@@ -308,8 +317,11 @@ Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
     return outsideValue(b, type);
   if (readsWholeRows(node))
     return loadOfRow(node, lanes);
+  if (llvm::any_of(node.guards, [&](unsigned guard) { return isInsidePart(guard, lanes) == false; }))
+    return b.literal(type, 0);
   for (unsigned guard : node.guards)
-    inside = b.both(inside, insideLanes(guard, lanes));
+    if (!isInsidePart(guard, lanes))
+      inside = b.both(inside, insideLanes(guard, lanes));
   bool rowPerLane = gathers && info.nodes[node.operands[0]].perColumn;
   std::optional<int64_t> stride = laneStride(node.index);
   Value value;

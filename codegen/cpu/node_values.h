@@ -59,8 +59,9 @@ private:
   using Operand = llvm::function_ref<mlir::Value(unsigned)>;
 
   mlir::Value compute(unsigned id, Operand operand, bool vector);
+  /// `inside` gives whether a guard holds, and `known` does where that is known when the kernel is compiled.
   mlir::Value choose(const KernelNode &node, Operand operand, llvm::function_ref<mlir::Value(unsigned)> inside,
-                     mlir::Type type);
+                     llvm::function_ref<std::optional<bool>(unsigned)> known, mlir::Type type);
   mlir::Value number(const KernelNode &node, mlir::Value index);
   mlir::Value random(const KernelNode &node, Operand operand, bool vector);
   mlir::Value loadScalar(const KernelNode &node, RowScope &row);
@@ -78,6 +79,8 @@ private:
   mlir::Type laneIndexType(const IndexExpr &expr);
   bool isAligned(unsigned axis) const;
   mlir::Value insideRow(unsigned axis, const RowScope &row);
+  /// Whether all columns of the loop are inside the axis; nothing if that differs between them.
+  std::optional<bool> isInsidePart(unsigned axis, const LaneScope &lanes) const;
   mlir::Value insideLanes(unsigned axis, LaneScope &lanes);
 };
 

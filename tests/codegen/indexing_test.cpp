@@ -124,6 +124,29 @@ TEST(CpuViews, Concatenation) {
   }
 }
 
+TEST(CpuViews, ManyParts) { // as what a rank sends; most begin within a vector, and one is computed
+  const int sizes[] = {1, 13, 64, 500, 7, 1024, 129, 8, 2000, 31, 3, 640, 17, 256, 90, 2048, 5};
+  for (const std::string rows : {"", "2x"}) {
+    KernelText text{{}, {}, ""};
+    std::string parts, types;
+    int whole = 0;
+    for (size_t i = 0; i < std::size(sizes); ++i) {
+      const std::string name = "x" + std::to_string(i), type = rows + std::to_string(sizes[i]) + "xf32";
+      text.inputs.push_back({name, type});
+      if (i == 4)
+        text.body += "%e = tcc.exp %x4 : tensor<" + type + ">\n";
+      parts += (i ? ", %" : "%") + (i == 4 ? "e" : name);
+      types += (i ? ", tensor<" : "tensor<") + type + ">";
+      whole += sizes[i];
+    }
+    const std::string type = rows + std::to_string(whole) + "xf32";
+    text.results.push_back({"y", type});
+    text.body +=
+        "%y = tcc.concat " + parts + " axis " + (rows.empty() ? "0" : "1") + " : " + types + " -> tensor<" + type + ">";
+    expectLikeInterpreter(text);
+  }
+}
+
 TEST(CpuViews, RotaryHalves) {
   expectLikeInterpreter({{{"x", "6x32xf32"}, {"cos", "6x32xf32"}, {"sin", "6x32xf32"}}, {{"y", "6x32xf32"}}, R"(
     %lo = tcc.slice %x [0, 0] to [6, 16] : tensor<6x32xf32> -> tensor<6x16xf32>
