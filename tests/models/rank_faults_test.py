@@ -389,8 +389,9 @@ def no_shared_memory(trainer, mpis, full, seed):
         command, _ = trainer.command(*LANES, "--steps", "2", "--ranks=4")
         begin = time.time()
         with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # the test's own may be in the memory that is hidden
-            shutil.copy(trainer.data, os.path.join(folder, "text.txt"))
-            command += ["--data", os.path.join(folder, "text.txt"), "--json", os.path.join(folder, "log.json")]
+            text = shutil.copy(trainer.data, os.path.join(folder, "text.txt"))
+            command = [text if part == trainer.data else part for part in command]
+            command += ["--json", os.path.join(folder, "log.json")]
             done = subprocess.run(["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=40k tmpfs /dev/shm && exec "$@"; exit 77',
                                    "sh", *command], capture_output=True, text=True, timeout=60,
                                   env=trainer.environment(mpi, TCC_CACHE_DIR="off"))
