@@ -238,24 +238,31 @@ private:
     outline.results.push_back(result);
   }
 
+  /// Whether names before an equals sign begin at token `at`, which is a value.
+  bool beginsResults() {
+    if (at < operandsEnd)
+      return false;
+    size_t ahead = 0;
+    while (kind(ahead) == Kind::value) {
+      ++ahead;
+      if (isSign(':', ahead) && kind(ahead + 1) == Kind::word)
+        ahead += 2;
+      if (!isSign(',', ahead))
+        break;
+      ++ahead;
+    }
+    if (isSign('=', ahead))
+      return true;
+    operandsEnd = at + ahead;
+    return false;
+  }
+
   /// Whether a statement begins at token `at`: names before an equals sign; or, first in its line, an op's name, or a
   /// value whose equals sign is missing.
-  bool beginsStatement() const {
-    if (kind() == Kind::value) {
-      size_t ahead = 0;
-      while (kind(ahead) == Kind::value) {
-        ++ahead;
-        if (isSign(':', ahead) && kind(ahead + 1) == Kind::word)
-          ahead += 2;
-        if (!isSign(',', ahead))
-          break;
-        ++ahead;
-      }
-      if (isSign('=', ahead))
-        return true;
-      return startsLine(at) && kind(1) == Kind::word && word(at + 1).find('.') != std::string_view::npos &&
-             !isDigit(word(at + 1)[0]);
-    }
+  bool beginsStatement() {
+    if (kind() == Kind::value)
+      return beginsResults() || (startsLine(at) && kind(1) == Kind::word &&
+                                 word(at + 1).find('.') != std::string_view::npos && !isDigit(word(at + 1)[0]));
     if (!startsLine(at))
       return false;
     if (kind() == Kind::string)
@@ -356,6 +363,7 @@ private:
   std::string_view text;
   std::vector<Token> tokens;
   size_t at = 0, bodyColumn = 0;
+  size_t operandsEnd = 0; // where the last list of values ends that no equals sign follows
   GraphOutline outline;
 };
 

@@ -1,7 +1,9 @@
 // One pass over the characters: a small lexer that knows comments, strings, brackets, tensor types and dense literals.
 #include "frontend/graph_scan.h"
 #include "frontend/characters.h"
+#include <algorithm>
 #include <array>
+#include <functional>
 
 namespace tcc {
 namespace {
@@ -161,13 +163,21 @@ private:
     }
   }
 
-  /// `#N` after a value's name: the parser makes room for N + 1 results of each name.
+  /// `#N` after a value's name: the parser makes room for N + 1 results of each name. What it makes room for is counted
+  /// by names, of which a fixed number is remembered; one that is not may be counted again.
   void resultNumber() {
     const size_t start = at++;
     int64_t value = 0;
     for (size_t i = at; i < text.size() && isDigit(text[i]) && value <= limits.results; ++i)
       value = value * 10 + (text[i] - '0');
-    allResults += value;
+    size_t nameStart = start;
+    while (nameStart > 0 && isWordCharacter(text[nameStart - 1]))
+      --nameStart;
+    const std::string_view name = text.substr(nameStart, start - nameStart);
+    ResultsOfName &known = resultsOfNames[std::hash<std::string_view>()(name) % resultsOfNames.size()];
+    allResults += std::max<int64_t>(0, value - (known.name == name ? known.most : 0));
+    if (value > known.most)
+      known = {name, value};
     if (value > limits.results)
       fail(start, "result number beyond " + std::to_string(limits.results) + " (graph_c8)");
     else if (allResults > limits.allResults)
@@ -197,6 +207,11 @@ private:
     ++at;
   }
 
+  struct ResultsOfName {
+    std::string_view name;
+    int64_t most = 0; // the largest number
+  };
+
   std::string_view text;
   const GraphLimits &limits;
   std::optional<TextProblem> problem;
@@ -205,6 +220,7 @@ private:
   int64_t literalDepth = 0; // depth inside of dense<, 0 outside
   size_t literalStart = 0;
   std::array<size_t, 256> opened{};
+  std::array<ResultsOfName, 256> resultsOfNames{};
 };
 
 } // namespace

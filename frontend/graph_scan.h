@@ -11,13 +11,13 @@ namespace tcc {
 /// What a text may hold.
 struct GraphLimits {
   int64_t bytes = int64_t{64} << 20;
-  int64_t tokens = int64_t{1} << 21;   ///< words, numbers, strings and single signs
+  int64_t tokens = int64_t{1} << 23;   ///< words, numbers, strings and single signs
   int64_t depth = 256;                 ///< of nested brackets
   int64_t rank = 8;                    ///< of a tensor type
   int64_t elements = int64_t{1} << 40; ///< product of a tensor type's static sizes
   int64_t literalBytes = 64 << 10;     ///< text of one dense<...>
-  int64_t results = 8192;              ///< N of %value#N
-  int64_t allResults = 1 << 25;        ///< the sum of all these N
+  int64_t results = 1 << 20;           ///< N of %value#N
+  int64_t allResults = 1 << 25;        ///< the sum of the largest N of each name
   bool hostCode = false;               ///< custom ops that are functions of this process
 };
 

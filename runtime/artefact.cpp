@@ -174,9 +174,8 @@ Expected<std::string> serializeArtefact(const Artefact &artefact) {
   if (Error error = validateArtefact(artefact))
     return error;
   Sections sections;
-  Json contents = {{"metadata", Json::object()}, {"targets", Json::array()}};
-  for (const auto &[key, value] : artefact.metadata)
-    contents["metadata"][key] = value;
+  Json contents = {{"metadata", Json::object_t(artefact.metadata.begin(), artefact.metadata.end())},
+                   {"targets", Json::array()}};
   for (const TargetCode &target : artefact.targets) {
     if (const std::string op = unsavableCall(target.plan); !op.empty())
       return Error("custom op `" + op +

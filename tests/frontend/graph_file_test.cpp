@@ -185,13 +185,17 @@ TEST(GraphScan, LimitsHoldBeforeTheParserRuns) {
   EXPECT_NE(scanMessage("#map = affine_map<(d0) -> (d0)>").find("graph_c6"), std::string::npos);
   EXPECT_NE(scanMessage("dense_resource<x>").find("graph_c6"), std::string::npos);
   EXPECT_NE(scanMessage("dense<[" + std::string(70000, '1') + "]>").find("graph_c7"), std::string::npos);
-  EXPECT_EQ(scanMessage("%d#8192"), "accepted");
-  EXPECT_EQ(scanMessage("%d#8193"), "1:3: result number beyond 8192 (graph_c8)");
+  EXPECT_EQ(scanMessage("%d#1048576"), "accepted");
+  EXPECT_EQ(scanMessage("%d#1048577"), "1:3: result number beyond 1048576 (graph_c8)");
   EXPECT_NE(scanMessage("%d#2147483648").find("graph_c8"), std::string::npos);
   std::string many;
   for (int i = 0; i <= 4096; ++i)
     many += "%d" + std::to_string(i) + "#8192 ";
   EXPECT_NE(scanMessage(many).find("add up"), std::string::npos);
+  std::string ofOne; // as of a step with 20,000 parameters
+  for (int i = 0; i < 20000; ++i)
+    ofOne += "%d#" + std::to_string(i) + " %" + std::to_string(i) + "#1 ";
+  EXPECT_EQ(scanMessage(ofOne), "accepted");
   EXPECT_NE(scanMessage("\"never closed\n").find("never closed"), std::string::npos);
   EXPECT_NE(scanMessage("(").find("never closed"), std::string::npos);
   EXPECT_NE(scanMessage(")").find("closes nothing"), std::string::npos);
@@ -202,7 +206,7 @@ TEST(GraphScan, LimitsHoldBeforeTheParserRuns) {
 
 TEST(GraphFile, DeepAndHugeTextsAreRefusedQuickly) {
   for (const std::string &text :
-       {std::string(1 << 20, '('), std::string(1 << 20, '<'), std::string(1 << 20, '{'), std::string(3 << 20, '%'),
+       {std::string(1 << 20, '('), std::string(1 << 20, '<'), std::string(1 << 20, '{'), std::string(9 << 20, '%'),
         around("%r = tcc.constant dense<0.0> : tensor<" + std::string(10000, '9') + "xf32>")}) {
     Parsed parsed = parse(text);
     EXPECT_FALSE(parsed.module);
