@@ -3,18 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <unistd.h>
 
 namespace tcc::runtime::panels {
 namespace {
 
 // A right panel of a stretch (24 or 48 KB) leaves the first-level cache room for a left one. A block's left panels
-// leave half of a second-level cache of 512 KB, or more of a larger one, for what is packed next. A chunk's right
-// panels of a stretch (2.4 MB) fit a third-level one.
-constexpr int64_t longestStretch = 384, chunkLines = 1536, mostBlockPanels = 16;
-constexpr int64_t blockBytes = int64_t{176} << 10; // about, of a block's left panels
-constexpr int64_t workerBytes = int64_t{1} << 20;  // about, of a worker's left panels for several stretches
-constexpr int64_t roundBytes = int64_t{4} << 20;   // of the right panels of a round: as many stretches as have room
-constexpr int64_t fewBytes = int64_t{256} << 10;   // about, of B that a task with few rows reads
+// leave a third of a second-level cache of 512 KB, or more of a larger one, for what is packed next; the more rows a
+// block has, the seldomer right panels come from the third-level cache. A chunk's right panels of a stretch (2.4 MB)
+// fit that one.
+constexpr int64_t longestStretch = 384, chunkLines = 1536, mostBlockPanels = 32;
+constexpr int64_t workerBytes = int64_t{1} << 20; // about, of a worker's left panels for several stretches
+constexpr int64_t roundBytes = int64_t{4} << 20;  // of the right panels of a round: as many stretches as have room
+constexpr int64_t fewBytes = int64_t{256} << 10;  // about, of B that a task with few rows reads
 constexpr int64_t mostPackedPanels = 16, leastPackTasks = 4; // by a task; of a thread in a round
 constexpr int64_t taskFlops = int64_t{12} << 20;             // about, of a multiplication's task and stretch, …
 constexpr int64_t leastTasks = 8;                            // but of one thread's tasks no fewer than this
@@ -22,6 +23,12 @@ constexpr int64_t leastShared = int64_t{1} << 19;            // flops: below, wa
 
 int64_t alignedBytes(int64_t floats) {
   return ceilDiv(floats * static_cast<int64_t>(sizeof(float)), 64) * 64;
+}
+
+/// At most, of a block's left panels.
+int64_t blockBytes() {
+  static const bool isSmall = ::sysconf(_SC_LEVEL2_CACHE_SIZE) == 256 << 10;
+  return int64_t{isSmall ? 176 : 352} << 10;
 }
 
 /// The extent of each of the fewest equal pieces that are at most `most`, a multiple of `granularity`.
@@ -141,7 +148,10 @@ void Product::cut() {
   chunkRows = keepsSums ? evenPiece(desc.m, chunkLines, kernel->rows) : ceilDiv(desc.m, kernel->rows) * kernel->rows;
   chunkColumns = evenPiece(desc.n, chunkLines, kernel->columns);
   const int64_t panelBytes = panelStride(kernel->rows) * static_cast<int64_t>(sizeof(float));
-  const int64_t blockPanels = std::min(mostBlockPanels, std::max<int64_t>(1, blockBytes / panelBytes));
+  // Of few rows blocks are smaller: then they keep more stretches of their left panels, and threads end together.
+  const int64_t mostPanels = std::clamp<int64_t>(blockBytes() / panelBytes, 1, mostBlockPanels);
+  const int64_t sharedPanels = chunkRows / kernel->rows / (2 * threads);
+  const int64_t blockPanels = std::clamp(sharedPanels, ceilDiv(mostPanels, 2), mostPanels);
   taskRows = evenPiece(chunkRows, blockPanels * kernel->rows, kernel->rows);
   auto bytesOf = [&](int64_t lines, int64_t width) { return alignedBytes(lines / width * panelStride(width)); };
   leftBytes = bytesOf(taskRows, kernel->rows);

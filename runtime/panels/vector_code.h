@@ -225,12 +225,12 @@ private:
   int64_t bytes, stride, rowsLeft;
 };
 
-/// What is prefetched to the second-level cache while a block of registers is multiplied.
+/// What is prefetched to the second-level cache for each row of registers that are multiplied.
 struct Ahead {
-  const float *panel; // a share of the next right panel
-  int64_t lines;      // of it, of 64 bytes
+  const float *panel; // from here on of the next right panel
+  int64_t linesOfRow; // of it, of 64 bytes
   UpcomingLines &upcoming;
-  int64_t upcomingLines;
+  int64_t upcomingOfRow;
 };
 
 /// Adds the products of one float of depth of each line.
@@ -249,6 +249,19 @@ TCC_INLINE void addProducts(const float *left, const float *right, Vector (&sum)
   }
 }
 
+/// How many floats of depth a turn of the loop multiplies. A CPU that shares its instructions' way with a second
+/// program is limited by their number, so that those of the loop itself count too.
+constexpr int64_t depthOfTurn = registers == 16 ? 8 : 4;
+
+/// Adds the products of `depth` floats of each line, a multiple of depthOfTurn, and moves on by them.
+template <int64_t rows, int64_t vectors>
+TCC_INLINE void addTurns(const float *&left, const float *&right, int64_t depth, Vector (&sum)[rows][vectors]) {
+  for (int64_t k = 0; k < depth; k += depthOfTurn, left += depthOfTurn * blockRows, right += depthOfTurn * blockColumns)
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < depthOfTurn; ++i)
+      addProducts(left + i * blockRows, right + i * blockColumns, sum);
+}
+
 /// Multiplies `rows` rows of the left panel with the first `vectors` vectors of the right panel's columns. Prefetches
 /// are spread over the depth: a CPU waits when too many lines are on their way.
 template <int64_t rows, int64_t vectors>
@@ -260,22 +273,20 @@ TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left,
 #pragma GCC unroll 2
     for (int64_t j = 0; j < vectors; ++j)
       sum[i][j] = Vector{};
-  const int64_t part = depth / (rows + 2);
-  const int64_t linesOfPart = ceilDiv(ahead.lines, rows), upcomingOfPart = ceilDiv(ahead.upcomingLines, rows);
-  const float *row = sums.to, *next = ahead.panel, *end = next + ahead.lines * 16;
+  const int64_t part = depth / (rows + 2) / depthOfTurn * depthOfTurn;
+  const float *row = sums.to, *next = ahead.panel;
   for (int64_t i = 0; i < rows; ++i, row += sums.stride) {
     __builtin_prefetch(row, 1, 3);
     __builtin_prefetch(row + vectors * lanes - 1, 1, 3);
-    for (int64_t line = 0; line < linesOfPart && next < end; ++line, next += 16)
+    for (int64_t line = 0; line < ahead.linesOfRow; ++line, next += 16)
       __builtin_prefetch(next, 0, 2);
-    for (int64_t line = 0; line < upcomingOfPart; ++line)
+    for (int64_t line = 0; line < ahead.upcomingOfRow; ++line)
       ahead.upcoming.prefetch();
-#pragma GCC unroll 4
-    for (int64_t k = 0; k < part; ++k, left += blockRows, right += blockColumns)
-      addProducts(left, right, sum);
+    addTurns(left, right, part, sum);
   }
-#pragma GCC unroll 4
-  for (int64_t k = rows * part; k < depth; ++k, left += blockRows, right += blockColumns)
+  const int64_t rest = depth - rows * part, turns = rest / depthOfTurn * depthOfTurn;
+  addTurns(left, right, turns, sum);
+  for (int64_t k = turns; k < rest; ++k, left += blockRows, right += blockColumns)
     addProducts(left, right, sum);
 #pragma GCC unroll 16
   for (int64_t i = 0; i < rows; ++i)
@@ -319,13 +330,16 @@ void multiplyInto(const Block &block) {
   const Results &results = block.results;
   alignas(64) float own[blockRows * blockColumns];
   UpcomingLines upcoming(block.upcoming);
-  const int64_t upcomingLines =
-      ceilDiv(upcoming.count(), ceilDiv(block.rows, blockRows) * ceilDiv(block.columns, blockColumns));
+  const int64_t leftPanels = ceilDiv(block.rows, blockRows), rightPanels = ceilDiv(block.columns, blockColumns);
+  const int64_t panelLines = ceilDiv(block.depth * blockColumns, 16); // of a right panel, of 64 bytes
+  const int64_t linesOfRow = ceilDiv(panelLines, leftPanels * blockRows);
+  Ahead ahead{nullptr, 0, upcoming, ceilDiv(upcoming.count(), leftPanels * rightPanels * blockRows)};
   for (int64_t column = 0; column < block.columns; column += blockColumns) {
-    const float *right = block.right.data + column / blockColumns * block.right.stride;
+    const float *right = block.right.data + column / blockColumns * block.right.stride, *left = block.left.data;
     const int64_t columns = std::min(blockColumns, block.columns - column);
-    for (int64_t row = 0; row < block.rows; row += blockRows) {
-      const float *left = block.left.data + row / blockRows * block.left.stride;
+    ahead.panel = right + block.right.stride;
+    ahead.linesOfRow = column + blockColumns < block.columns ? linesOfRow : 0;
+    for (int64_t row = 0; row < block.rows; row += blockRows, left += block.left.stride) {
       const int64_t rows = std::min(blockRows, block.rows - row);
       T *c = static_cast<T *>(results.c) + row * results.stride + column;
       Sums sums{own, blockColumns, false, results.bias ? results.bias + column : nullptr};
@@ -340,14 +354,8 @@ void multiplyInto(const Block &block) {
           sums.stride = results.stride;
           sums.adds = results.accumulate;
         }
-      Ahead ahead{nullptr, 0, upcoming, upcomingLines};
-      if (column + blockColumns < block.columns) {
-        const int64_t panel = ceilDiv(block.depth * blockColumns, 16), share = ceilDiv(panel * blockRows, block.rows);
-        const int64_t begin = row / blockRows * share;
-        ahead.panel = right + block.right.stride + begin * 16;
-        ahead.lines = std::clamp<int64_t>(panel - begin, 0, share);
-      }
       (columns <= lanes ? multiplyRows<1> : multiplyRows<2>)(rows, left, right, block.depth, sums, ahead);
+      ahead.panel += blockRows * ahead.linesOfRow * 16;
       if (results.isLast && static_cast<void *>(sums.to) != c)
         finish(sums.to, sums.stride, rows, columns, c, results);
     }
