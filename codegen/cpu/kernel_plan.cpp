@@ -144,14 +144,15 @@ llvm::SmallVector<int64_t> vectorCuts(const KernelInfo &info, int64_t lanes) {
   const bool isCopy = llvm::count_if(info.nodes, [](const KernelNode &node) {
                         return node.kind != KernelNode::Kind::load && node.kind != KernelNode::Kind::choose;
                       }) <= fewNodes;
+  const size_t most = isCopy ? mostChangesOfCopies : mostChanges;
   const std::set<int64_t> changes = guardChanges(info);
-  if (changes.size() > (isCopy ? mostChangesOfCopies : mostChanges))
-    return {};
-  std::set<int64_t> cuts;
+  std::set<int64_t> cuts; // of parts of few columns several lie between two
   for (int64_t change : changes)
     for (int64_t cut : {change / lanes * lanes, (change + lanes - 1) / lanes * lanes})
       if (cut > 0 && cut < info.space.columns)
         cuts.insert(cut);
+  if (changes.size() > most && cuts.size() > most)
+    return {};
   return llvm::SmallVector<int64_t>(cuts.begin(), cuts.end());
 }
 

@@ -307,6 +307,12 @@ Value NodeValues::loadOfRow(const KernelNode &node, LaneScope &lanes) {
   return b.create<arith::BitcastOp>(value.getType(), bits);
 }
 
+/// Whether a load reads one place, such as a concatenated part of one element, which is there for all lanes.
+bool NodeValues::isAlwaysThere(const KernelNode &node) const {
+  const int64_t place = node.index.constant;
+  return node.index.terms.empty() && place >= 0 && place < info.arguments[node.argument].elements;
+}
+
 Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
   Type element = b.element(node.type);
   Type type = b.vector(b.computed(element));
@@ -339,8 +345,10 @@ Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
     if (plan.prefetchBytes > 0 && !mask && walksThroughMemory(info, node))
       b.prefetch(address, plan.prefetchBytes);
     value = b.loadLanes(address, element, mask);
-  } else if (!gathers && stride == 0 && !inside) {
+  } else if (!gathers && stride == 0 && (!inside || isAlwaysThere(node))) {
     value = b.splat(b.load(b.offset(base, element, scalarIndex(node.index, lanes.row, lanes.column)), element));
+    if (inside)
+      value = b.create<arith::SelectOp>(inside, value, b.literal(type, 0));
   } else {
     Type offsetType = gathers ? Type(b.builder.getI64Type()) : laneIndexType(node.index);
     Value offsets = laneIndex(node.index, lanes, offsetType);
