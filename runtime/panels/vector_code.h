@@ -249,8 +249,8 @@ TCC_INLINE void addProducts(const float *left, const float *right, Vector (&sum)
   }
 }
 
-/// How many floats of depth a turn of the loop multiplies. A CPU that shares its instructions' way with a second
-/// program is limited by their number, so that those of the loop itself count too.
+/// Floats of depth that one turn of the loop multiplies. Where another program runs on the same core, the number of
+/// instructions limits the loop, its own counter's and branch's too.
 constexpr int64_t depthOfTurn = registers == 16 ? 8 : 4;
 
 /// Adds the products of `depth` floats of each line, a multiple of depthOfTurn, and moves on by them.
