@@ -188,10 +188,13 @@ TEST(GraphScan, LimitsHoldBeforeTheParserRuns) {
   EXPECT_EQ(scanMessage("%d#1048576"), "accepted");
   EXPECT_EQ(scanMessage("%d#1048577"), "1:3: result number beyond 1048576 (graph_c8)");
   EXPECT_NE(scanMessage("%d#2147483648").find("graph_c8"), std::string::npos);
-  std::string many;
-  for (int i = 0; i <= 4096; ++i)
+  std::string many, alike;
+  for (int i = 0; i <= 4096; ++i) {
     many += "%d" + std::to_string(i) + "#8192 ";
+    alike += "%d" + std::to_string(i) + "-d#8192 ";
+  }
   EXPECT_NE(scanMessage(many).find("add up"), std::string::npos);
+  EXPECT_NE(scanMessage(alike).find("add up"), std::string::npos);
   std::string ofOne; // as of a step with 20,000 parameters
   for (int i = 0; i < 20000; ++i)
     ofOne += "%d#" + std::to_string(i) + " %" + std::to_string(i) + "#1 ";
