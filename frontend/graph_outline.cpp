@@ -51,7 +51,7 @@ private:
       at = std::min(at + 1, text.size());
       add(Kind::string, begin);
     } else if (c == '%' || c == '@') {
-      while (at < text.size() && (isWordCharacter(text[at]) || text[at] == '-'))
+      while (at < text.size() && isNameCharacter(text[at]))
         ++at;
       const size_t end = at;
       if (c == '%' && at < text.size() && text[at] == '#')

@@ -171,7 +171,7 @@ private:
     for (size_t i = at; i < text.size() && isDigit(text[i]) && value <= limits.results; ++i)
       value = value * 10 + (text[i] - '0');
     size_t nameStart = start;
-    while (nameStart > 0 && (isWordCharacter(text[nameStart - 1]) || text[nameStart - 1] == '-'))
+    while (nameStart > 0 && isNameCharacter(text[nameStart - 1]))
       --nameStart;
     const std::string_view name = text.substr(nameStart, start - nameStart);
     ResultsOfName &known = resultsOfNames[std::hash<std::string_view>()(name) % resultsOfNames.size()];

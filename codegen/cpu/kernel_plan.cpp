@@ -129,7 +129,8 @@ static std::set<int64_t> guardChanges(const KernelInfo &info) {
   return changes;
 }
 
-/// With more changes not each part of the row gets its own loops, for which its code is emitted again.
+/// With more changes, and more cuts at vectors' edges, not each part of the row gets its own loops, for which its code
+/// is emitted again.
 static constexpr size_t mostChanges = 7, mostChangesOfCopies = 64;
 
 llvm::SmallVector<int64_t> guardCuts(const KernelInfo &info) {

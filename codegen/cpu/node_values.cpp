@@ -307,7 +307,6 @@ Value NodeValues::loadOfRow(const KernelNode &node, LaneScope &lanes) {
   return b.create<arith::BitcastOp>(value.getType(), bits);
 }
 
-/// Whether a load reads one place, such as a concatenated part of one element, which is there for all lanes.
 bool NodeValues::isAlwaysThere(const KernelNode &node) const {
   const int64_t place = node.index.constant;
   return node.index.terms.empty() && place >= 0 && place < info.arguments[node.argument].elements;

@@ -68,6 +68,7 @@ private:
   mlir::Value loadLanes(const KernelNode &node, LaneScope &lanes);
   /// Whether guards of a load say which rows exist, and nothing of columns.
   bool readsWholeRows(const KernelNode &node) const;
+  /// Whether a load reads one place, such as a concatenated part of one element, which is there for all lanes.
   bool isAlwaysThere(const KernelNode &node) const;
   mlir::Value loadOfRow(const KernelNode &node, LaneScope &lanes);
   mlir::Value makeLanes(unsigned id, LaneScope &lanes);
