@@ -273,6 +273,7 @@ exec {shutil.which(f"mpirun.{mpi}")} $options sh -c '
 """)
         os.chmod(own, 0o755)
         run = Run(trainer, mpi, 2, *LONG, PATH=f"{folder}:{os.environ['PATH']}", TCC_RANKS_LIMIT="2")
+        run.wait_until(lambda: processes_of(run.started.pid))  # only what is younger than the run may be its own
         # As MPICH leaves one where a rank is killed while it starts, and as another run has one.
         left, used = (tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="mpich_shar_tmp", delete=False) for _ in range(2))
         left.close()
