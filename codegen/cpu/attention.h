@@ -59,6 +59,7 @@ enum class AttentionNumber : uint8_t {
 /// f32, or a pair of bf16 where the target multiplies pairs.
 struct AttentionBlocks {
   static constexpr int64_t queries = 64; // of a block
+  static constexpr int64_t fewKeys = 16; // where the mask hides a part of a block, keys are multiplied by so many
   int64_t keys = 64;                     // of a block
   int64_t rows = 4; // keys that are multiplied at once (with AMX 32); dK and dV have room for this many beyond the last
   bool byTiles;     // whether the functions of attention_amx.h are emitted, which use AMX

@@ -26,10 +26,18 @@ private:
   void runUnit(Value unit) override;
   void runQueries(const AttentionBlock &block, const AttentionBlock &later);
   void sumDeltas(const AttentionBlock &block);
-  void addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soonOfQueries, ArrayRef<HeadRows> soonOfKeys);
+  void addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon);
   void differentiate(const AttentionBlock &block, Value lane);
   void addToKeys(const AttentionBlock &block, Value weights, Value rows, Value sums);
 
+  /// Emits code once that runs twice, since it takes long to compile: with the numbers 0 and 1, by which `choose` takes
+  /// the first or the second value.
+  void runTwice(function_ref<void(Value number, function_ref<Value(Value, Value)> choose)> body) {
+    t.forEach(2, 1, [&](Value number) {
+      Value isSecond = t.is(Predicate::ne, number, b.i64(0));
+      body(number, [&](Value first, Value second) { return b.create<arith::SelectOp>(isSecond, second, first); });
+    });
+  }
   Value word(int64_t part, Value key, Value column) { return t.at(place(part), b.add(b.mul(key, queries), column)); }
 };
 
@@ -56,10 +64,10 @@ void Backward::runQueries(const AttentionBlock &block, const AttentionBlock &lat
   sumDeltas(block);
   loadLogarithms(block, lse, {}, place(blocks.top));
   t.fill(place(blocks.sums), blocks.width * queries, 0);
-  const HeadRows ofQueries[] = {rowsOfQueries(q, later), rowsOfQueries(dOut, later), rowsOfQueries(out, later)};
-  const HeadRows ofKeys[] = {rowsOfNewKeys(k, later), rowsOfNewKeys(v, later), resultOfQueries(dQ, block),
-                             resultOfNewKeys(dK, block), resultOfNewKeys(dV, block)};
-  forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys, ofQueries, ofKeys); });
+  const HeadRows soon[] = {rowsOfQueries(q, later),    rowsOfQueries(dOut, later), rowsOfQueries(out, later),
+                           rowsOfNewKeys(k, later),    rowsOfNewKeys(v, later),    resultOfQueries(dQ, block),
+                           resultOfNewKeys(dK, block), resultOfNewKeys(dV, block)};
+  forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys, soon); });
   // Logarithms are no longer needed: their place holds the factor of each query.
   t.forEach(queries, blocks.lanes, [&](Value lane) { t.storeWords(scale, t.at(place(blocks.top), lane)); });
   t.storeColumns(place(blocks.sums), place(blocks.top), resultOfQueries(dQ, block));
@@ -78,7 +86,7 @@ void Backward::sumDeltas(const AttentionBlock &block) {
   });
 }
 
-void Backward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soonOfQueries, ArrayRef<HeadRows> soonOfKeys) {
+void Backward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon) {
   Value keyRows = packedKeys(blocks.keyRows), valueRows = packedKeys(blocks.valueRows),
         keyPairs = packedKeys(blocks.keyPairs);
   forNewKeys(block, [&](Value begin, Value end) {
@@ -87,14 +95,19 @@ void Backward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soonOfQue
     if (blocks.perWord > 1)
       t.packRowPairs(seenRows(k, block), begin, end, keyPairs);
   });
-  multiplyRows(block, keyRows, place(blocks.queryColumns), place(blocks.scores), scale, soonOfQueries);
+  Value factorOfdP = keepScale ? keepScale : t.floats(1);
+  runTwice([&](Value number, auto choose) {
+    multiplyRows(block, choose(keyRows, valueRows), choose(place(blocks.queryColumns), place(blocks.dOutColumns)),
+                 choose(place(blocks.scores), place(blocks.dP)), choose(scale, factorOfdP), {soon, number, 2});
+  });
   addBias(block, place(blocks.scores));
-  multiplyRows(block, valueRows, place(blocks.dOutColumns), place(blocks.dP), keepScale, soonOfKeys);
   findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
   t.forEach(b.i64(0), lanes, 2 * blocks.lanes, [&](Value lane) { differentiate(block, lane); });
-  addToKeys(block, place(blocks.scores), place(blocks.dOutPairs), sumsOfV);
-  addToKeys(block, place(blocks.dP), place(blocks.queryPairs), sumsOfK);
+  runTwice([&](Value, auto choose) {
+    addToKeys(block, choose(place(blocks.scores), place(blocks.dP)),
+              choose(place(blocks.dOutPairs), place(blocks.queryPairs)), choose(sumsOfV, sumsOfK));
+  });
   addWeighted(block, keyPairs, place(blocks.weightPairs), place(blocks.sums));
 }
 
@@ -126,8 +139,9 @@ void Backward::differentiate(const AttentionBlock &block, Value lane) {
     return std::pair(p, dS);
   };
   auto walk = [&](bool masked) {
-    Value end = b.mul(t.ceilDiv(block.keyCount, blocks.rows), blocks.rows);
-    t.forEach(b.i64(0), end, 2, [&](Value key) {
+    Value all = b.mul(t.ceilDiv(block.keyCount, blocks.rows), blocks.rows);
+    auto [begin, end] = keysSeenBy(block, lane, static_cast<int64_t>(vectors) * blocks.lanes, all);
+    t.forEach(begin, end, 2, [&](Value key) {
       std::pair<Value, Value> made[2][vectors];
       for (int64_t row = 0; row < 2; ++row)
         for (size_t i = 0; i < vectors; ++i)

@@ -29,7 +29,7 @@ private:
   void runQueries(const AttentionBlock &block, const AttentionBlock &later);
   void addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon);
   void weigh(const AttentionBlock &block, Value lane);
-  void findTop(const AttentionBlock &block, Value lane, MutableArrayRef<Value> tops);
+  void findTop(const AttentionBlock &block, Value lane, std::pair<Value, Value> keys, MutableArrayRef<Value> tops);
   void finish(const AttentionBlock &block);
 
   Value score(Value key, Value lane, int64_t vector) {
@@ -66,7 +66,7 @@ void Forward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon) {
     t.packRows(seenRows(k, block), begin, end, keyRows);
     t.packRowPairs(seenRows(v, block), begin, end, valuePairs);
   });
-  multiplyRows(block, keyRows, place(blocks.queryColumns), place(blocks.scores), scale, soon);
+  multiplyRows(block, keyRows, place(blocks.queryColumns), place(blocks.scores), scale, {soon, b.i64(0)});
   addBias(block, place(blocks.scores));
   findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
@@ -74,13 +74,15 @@ void Forward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon) {
   addWeighted(block, valuePairs, place(blocks.scores), place(blocks.sums));
 }
 
-/// Raises `tops` to the largest scores of a few vectors of queries; scores that the mask hides become -inf.
-void Forward::findTop(const AttentionBlock &block, Value lane, MutableArrayRef<Value> tops) {
+/// Raises `tops` to the largest scores of a few vectors of queries against these keys; scores that the mask hides
+/// become -inf.
+void Forward::findTop(const AttentionBlock &block, Value lane, std::pair<Value, Value> keys,
+                      MutableArrayRef<Value> tops) {
   auto scan = [&](bool masked) {
     SmallVector<SeenKeys> seen;
     for (size_t v = 0; masked && v < tops.size(); ++v)
       seen.push_back(seenKeys(block, b.add(lane, static_cast<int64_t>(v) * blocks.lanes)));
-    return b.loop(b.i64(0), block.keyCount, 1, SmallVector<Value>(tops), [&](Value key, ValueRange carried) {
+    return b.loop(keys.first, keys.second, 1, SmallVector<Value>(tops), [&](Value key, ValueRange carried) {
       SmallVector<Value> next;
       for (size_t v = 0; v < tops.size(); ++v) {
         Value address = score(key, lane, static_cast<int64_t>(v)), x = t.loadWords(address);
@@ -109,12 +111,13 @@ void Forward::weigh(const AttentionBlock &block, Value lane) {
   for (size_t v = 0; v < count; ++v)
     before.push_back(t.loadWords(t.at(top, b.add(lane, static_cast<int64_t>(v) * blocks.lanes))));
   tops = before;
-  findTop(block, lane, tops);
+  const std::pair<Value, Value> keys = keysSeenBy(block, lane, blocks.weighedVectors * blocks.lanes, block.keyCount);
+  findTop(block, lane, keys, tops);
   // A query that has seen no key yet has -inf as its largest score, and -inf - -inf would be NaN: 0 takes its place.
   for (size_t v = 0; v < count; ++v)
     shift.push_back(choose(is(arith::CmpFPredicate::OEQ, tops[v], -infinity), t.floats(0), tops[v]));
 
-  sums = b.loop(b.i64(0), block.keyCount, blocks.perWord, sums, [&](Value key, ValueRange carried) {
+  sums = b.loop(keys.first, keys.second, blocks.perWord, sums, [&](Value key, ValueRange carried) {
     SmallVector<Value> next(carried);
     for (size_t v = 0; v < count; ++v) {
       auto vector = static_cast<int64_t>(v);

@@ -220,6 +220,16 @@ std::pair<Value, Value> AttentionFunction::vectorsThatSee(const AttentionBlock &
   return {b.div(first, blocks.lanes), t.ceilDiv(end, blocks.lanes)};
 }
 
+std::pair<Value, Value> AttentionFunction::keysSeenBy(const AttentionBlock &block, Value query, int64_t count,
+                                                      Value all) {
+  constexpr int64_t fewKeys = AttentionBlocks::fewKeys;
+  Value last =
+      t.sub(b.add(b.add(block.firstQuery, query), number(Number::diagonal)), block.firstKey); // of the first query
+  Value begin = t.clamp(b.add(t.sub(last, number(Number::window)), 1), block.keyCount);
+  Value end = t.clamp(b.add(last, count), block.keyCount);
+  return {b.mul(b.div(begin, fewKeys), fewKeys), t.least(b.mul(t.ceilDiv(end, fewKeys), fewKeys), all)};
+}
+
 AttentionFunction::SeenKeys AttentionFunction::seenKeys(const AttentionBlock &block, Value firstQuery) {
   Type i32 = b.builder.getI32Type();
   auto narrow = [&](Value x) { return b.splat(b.create<arith::TruncIOp>(i32, x)); };
@@ -236,7 +246,7 @@ Value AttentionFunction::isSeen(const SeenKeys &seen, const AttentionBlock &bloc
 //===- products ------------------------------------------------------------------------------------------------===//
 
 void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Value columns, Value to, Value factor,
-                                     ArrayRef<HeadRows> soon) {
+                                     const UpcomingRows &soon) {
   const int64_t vectors = AttentionBlocks::queries, tile = blocks.rows;
   t.forEach(b.i64(0), block.keyCount, tile, [&](Value key) {
     auto [first, last] = vectorsThatSee(block, key, t.least(b.i64(tile), t.sub(block.keyCount, key)));
@@ -254,13 +264,13 @@ void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Va
                  .factor = factor},
                 n);
     });
-    if (!soon.empty()) {
-      Value done = b.add(b.mul(block.number, blocks.keys), key);
-      t.forEach(t.div(done, block.blocksOfKeys), t.div(b.add(done, tile), block.blocksOfKeys), 1, [&](Value row) {
-        for (const HeadRows &upcoming : soon)
-          t.prefetchRow(upcoming, row);
-      });
-    }
+    Value before =
+        b.add(b.mul(b.add(b.mul(block.number, blocks.keys), key), soon.passes), t.times(soon.pass, b.i64(tile)));
+    Value all = b.mul(block.blocksOfKeys, soon.passes);
+    t.forEach(t.div(before, all), t.div(b.add(before, tile), all), 1, [&](Value row) {
+      for (const HeadRows &upcoming : soon.rows)
+        t.prefetchRow(upcoming, row);
+    });
   });
 }
 
@@ -287,9 +297,8 @@ void AttentionFunction::addBias(const AttentionBlock &block, Value scores) {
 
 // Where the mask hides a part of the block, a few keys at a time go against the vectors that see one of them.
 void AttentionFunction::addWeighted(const AttentionBlock &block, Value pairs, Value weights, Value to) {
-  constexpr int64_t fewKeys = 16, queries = AttentionBlocks::queries;
-  const int64_t tile = blocks.rows;
-  Value atOnce = b.create<arith::SelectOp>(block.isBorder, b.i64(fewKeys), b.i64(blocks.keys));
+  const int64_t tile = blocks.rows, queries = AttentionBlocks::queries;
+  Value atOnce = b.create<arith::SelectOp>(block.isBorder, b.i64(AttentionBlocks::fewKeys), b.i64(blocks.keys));
   Value parts = t.ceilDiv(block.keyCount, atOnce);
   t.forEach(b.i64(0), parts, 1, [&](Value part) {
     Value key = t.times(part, atOnce), count = t.least(atOnce, t.sub(block.keyCount, key));

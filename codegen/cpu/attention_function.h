@@ -107,6 +107,11 @@ protected:
   /// The vectors that hold these queries.
   std::pair<mlir::Value, mlir::Value> vectorsThatSee(const AttentionBlock &block, mlir::Value key, mlir::Value count);
 
+  /// Keys of the block, of `all`, among which are all that one of `count` queries from `query` on sees. Where the mask
+  /// hides a part of the block, addWeighted reads no others of these queries.
+  std::pair<mlir::Value, mlir::Value> keysSeenBy(const AttentionBlock &block, mlir::Value query, int64_t count,
+                                                 mlir::Value all);
+
   /// Which of a vector's queries see key `key` of the block.
   struct SeenKeys {
     mlir::Value last, before; // i32 lanes: the last key that each query sees, and the last one hidden before its window
@@ -121,10 +126,16 @@ protected:
   /// x where it is kept, else 0.
   mlir::Value whereKept(mlir::Value kept, mlir::Value x);
 
+  /// Rows that are read soon: as many of each as a block has keys.
+  struct UpcomingRows {
+    llvm::ArrayRef<HeadRows> rows;
+    mlir::Value pass; // of `passes` over each block of keys
+    int64_t passes = 1;
+  };
   /// to[key][query] = factor · (key's row · query's column), in whole tiles, for the pairs that are seen. Meanwhile
-  /// rows of `soon` are prefetched: as many of each as a block has keys, over all blocks of keys of these queries.
+  /// `soon` is prefetched, over all passes and all blocks of keys of these queries.
   void multiplyRows(const AttentionBlock &block, mlir::Value rows, mlir::Value columns, mlir::Value to,
-                    mlir::Value factor, llvm::ArrayRef<HeadRows> soon);
+                    mlir::Value factor, const UpcomingRows &soon);
   /// Adds the bias to the block's scores [key][query], where the form has one.
   void addBias(const AttentionBlock &block, mlir::Value scores);
   /// to[element][query] += sum over keys of pairs[key][element] · weights[key][query].

@@ -23,12 +23,16 @@ Value AttentionTiles::larger(Value x, Value y) {
 }
 
 Value AttentionTiles::exponential(Value x) {
-  Value isNormal = b.create<arith::CmpFOp>(arith::CmpFPredicate::UGE, x, floats(-87)); // or NaN
+  auto exp = [&](Value of) {
+    auto power = math::ExpOp::create(b.builder, b.loc, of);
+    power->setAttr(isNormalExpAttr, b.builder.getUnitAttr());
+    return power;
+  };
   if (!b.target.hasScaling())
-    x = b.create<arith::SelectOp>(isNormal, x, floats(0));
-  auto power = math::ExpOp::create(b.builder, b.loc, x);
-  power->setAttr(isNormalExpAttr, b.builder.getUnitAttr());
-  return b.create<arith::SelectOp>(isNormal, power, floats(0));
+    return exp(larger(floats(-88), x)); // of NaN where x is that
+
+  Value isNormal = b.create<arith::CmpFOp>(arith::CmpFPredicate::UGE, x, floats(-87)); // or NaN
+  return b.create<arith::SelectOp>(isNormal, exp(x), floats(0));
 }
 
 void AttentionTiles::fill(Value address, int64_t words, double value) {
@@ -222,24 +226,37 @@ Value AttentionTiles::multiplyAdd(Value x, Value y, Value sum) {
       .getResults();
 }
 
+// Where another program runs on the same core, the number of instructions limits the loop, its own counter's and
+// branch's too: so a turn multiplies several words, but for single vectors, which are rare.
 void AttentionTiles::product(const TileProduct &tile, unsigned vectors) {
   SmallVector<Value> sums;
   auto cell = [&](int64_t row, int64_t vector) { return at(tile.c, row * tile.cRow + vector * blocks.lanes); };
   for (int64_t row = 0; row < blocks.rows; ++row)
     for (unsigned v = 0; v < vectors; ++v)
       sums.push_back(tile.accumulate ? loadWords(cell(row, v)) : floats(0));
-  sums = b.loop(tile.begin, tile.end, 1, sums, [&](Value k, ValueRange carried) {
-    SmallVector<Value> next, right;
-    for (unsigned v = 0; v < vectors; ++v)
-      right.push_back(loadWords(at(at(tile.b, b.mul(k, tile.bStep)), v * blocks.lanes)));
-    Value left = at(tile.a, b.mul(k, tile.aStep));
-    for (int64_t row = 0; row < blocks.rows; ++row) {
-      Value word = b.splat(b.load(at(left, row * tile.aRow), f32));
-      for (unsigned v = 0; v < vectors; ++v)
-        next.push_back(multiplyAdd(word, right[v], carried[row * vectors + v]));
-    }
-    return next;
-  });
+
+  auto addTurns = [&](Value begin, Value end, int64_t wordsOfTurn) {
+    sums = b.loop(begin, end, wordsOfTurn, sums, [&](Value k, ValueRange carried) {
+      SmallVector<Value> next(carried), right(vectors);
+      Value ofA = at(tile.a, b.mul(k, tile.aStep)), ofB = at(tile.b, b.mul(k, tile.bStep));
+      for (int64_t word = 0; word < wordsOfTurn; ++word) {
+        for (unsigned v = 0; v < vectors; ++v)
+          right[v] = loadWords(at(ofB, word * tile.bStep + v * blocks.lanes));
+        for (int64_t row = 0; row < blocks.rows; ++row) {
+          Value left = b.splat(b.load(at(ofA, word * tile.aStep + row * tile.aRow), f32));
+          for (unsigned v = 0; v < vectors; ++v)
+            next[row * vectors + v] = multiplyAdd(left, right[v], next[row * vectors + v]);
+        }
+      }
+      return next;
+    });
+  };
+  const int64_t wordsOfTurn = vectors > 1 ? 4 : 1;
+  Value words = sub(tile.end, tile.begin), whole = sub(tile.end, mod(words, b.i64(wordsOfTurn)));
+  addTurns(tile.begin, whole, wordsOfTurn);
+  if (wordsOfTurn > 1)
+    addTurns(whole, tile.end, 1);
+
   for (int64_t row = 0; row < blocks.rows; ++row)
     for (unsigned v = 0; v < vectors; ++v) {
       Value sum = sums[row * vectors + v];

@@ -86,11 +86,11 @@ private:
       sum = mulAdd(sum, x, literal(coefficient));
     return sum;
   }
-  /// x = power · ln 2 + rest with |rest| <= ln 2 / 2; `biased` is power + roundingBias.
+  /// x = power · ln 2 + rest with |rest| <= ln 2 / 2; `biased` is power + bias + roundingBias.
   struct Reduced {
     Value power, biased, rest;
   };
-  Reduced reduce(Value x);
+  Reduced reduce(Value x, int64_t bias = 0);
   struct Powers {
     Value ofWhole, ofRest; // 2^n and 2^-f
   };
@@ -106,11 +106,8 @@ private:
     auto vector = dyn_cast<VectorType>(f32);
     return target.hasScaling() && vector && vector.getNumElements() == target.lanes;
   }
-  /// 2^(n + shift) as bits, where `biased` is n + roundingBias and the result is a normal number.
-  Value powerOfTwo(Value biased, int64_t shift) {
-    Value exponent = create<arith::ShLIOp>(cast(i32, biased), integer(i32, 23));
-    return create<arith::AddIOp>(exponent, integer(i32, (127 + shift) << 23));
-  }
+  /// 2^e, where `biased` is e + exponentBias + roundingBias: 0 for e = -127, a normal number for e from -126 to 127.
+  Value powerOfTwo(Value biased) { return cast(f32, create<arith::ShLIOp>(cast(i32, biased), integer(i32, 23))); }
   /// x = quadrant · pi/2 + rest with |rest| <= pi/4, up to whole turns; `rest` as f32, `quadrant` as i32.
   struct Angle {
     Value rest, quadrant;
@@ -125,6 +122,8 @@ private:
 // Adding 1.5·2^23 leaves the nearest integer in the low bits of the mantissa, for NaN too a defined pattern.
 constexpr double roundingBias = 12582912.0;
 constexpr int64_t roundingBiasBits = 0x4B400000;
+constexpr int exponentBias = 127; // of f32
+constexpr int raisedBy = 64;      // what scaleDown adds to a power
 constexpr double log2e = 1.4426950408889634, ln2High = 355.0 / 512, ln2Low = -2.121944417e-4;
 
 /// x · 2^power; `biased` is power + roundingBias.
@@ -146,9 +145,10 @@ Value Arithmetic::scale(Value x, Value power, Value biased) {
   return mul(mul(x, factor(half)), factor(create<arith::SubIOp>(n, half)));
 }
 
-/// The same for power from -190 to 63: the first factor is so large that the product is a normal number.
+/// The same for power from -190 to 63; `biased` is power + exponentBias + raisedBy + roundingBias. The first factor is
+/// so large that the product is a normal number.
 Value Arithmetic::scaleDown(Value x, Value biased) {
-  return mul(mul(x, cast(f32, powerOfTwo(biased, 64))), literal(std::ldexp(1.0, -64)));
+  return mul(mul(x, powerOfTwo(biased)), literal(std::ldexp(1.0, -raisedBy)));
 }
 
 /// x less its floor, where the target has scaling.
@@ -162,9 +162,10 @@ Value Arithmetic::fractionOf(Value x) {
       .getResults();
 }
 
-Arithmetic::Reduced Arithmetic::reduce(Value x) {
-  Value biased = mulAdd(x, literal(log2e), literal(roundingBias));
-  Value n = sub(biased, literal(roundingBias));
+Arithmetic::Reduced Arithmetic::reduce(Value x, int64_t bias) {
+  Value allBias = literal(roundingBias + static_cast<double>(bias));
+  Value biased = mulAdd(x, literal(log2e), allBias);
+  Value n = sub(biased, allBias);
   return {n, biased, mulSub(mulSub(x, n, literal(ln2High)), n, literal(ln2Low))};
 }
 
@@ -218,14 +219,16 @@ Value Arithmetic::exp(Value x) {
   x = select(compare(Predicate::OLT, x, -105), literal(-105), x);
   if (!isAtMostOne)
     x = select(compare(Predicate::OGT, x, 89.5), literal(89.5), x);
-  Reduced r = reduce(x);
+  const bool isScaledDown = isAtMostOne && !hasScaling();
+  Reduced r = reduce(x, isScaledDown ? exponentBias + raisedBy : 0);
   Value power = add(expm1Reduced(r.rest), literal(1));
-  return isAtMostOne && !hasScaling() ? scaleDown(power, r.biased) : scale(power, r.power, r.biased);
+  return isScaledDown ? scaleDown(power, r.biased) : scale(power, r.power, r.biased);
 }
 
-/// e^x where that is a normal number, so that one factor 2^n is enough; NaN stays NaN. With an instruction for scaling
-/// it is 2^y with y = x · log2 e, exact at 0. y is rounded, so that the error grows with |y|: about |y| / 2 units in
-/// the last place, 1.6 for x in [-1, 0], and for no x below 0 more than 1.2 · 2^-24 in all.
+/// e^x where that is a normal number, so that one factor 2^n is enough, and 0 for x from -88 to -87.7; NaN stays NaN.
+/// With an instruction for scaling it is 2^y with y = x · log2 e, exact at 0. y is rounded, so that the error grows
+/// with |y|: about |y| / 2 units in the last place, 1.6 for x in [-1, 0], and for no x below 0 more than 1.2 · 2^-24 in
+/// all.
 Value Arithmetic::normalExp(Value x) {
   if (hasScaling()) {
     Value y = mul(x, literal(log2e));
@@ -233,8 +236,8 @@ Value Arithmetic::normalExp(Value x) {
                                             2.402290851e-01f, 6.931470633e-01f, 1.0f}),
                  y, {});
   }
-  Reduced r = reduce(x);
-  return mul(add(expm1Reduced(r.rest), literal(1)), cast(f32, powerOfTwo(r.biased, 0)));
+  Reduced r = reduce(x, exponentBias);
+  return mul(add(expm1Reduced(r.rest), literal(1)), powerOfTwo(r.biased));
 }
 
 /// 2^x for -126 to 126, within five units in the last place; NaN stays NaN.
@@ -295,8 +298,8 @@ Value Arithmetic::log(Value x) {
 Value Arithmetic::tanh(Value x) {
   Value a = magnitude(x), t = add(a, a);
   t = select(compare(Predicate::OGT, t, 20), literal(20), t); // 1 - tanh(10) is below half a unit of 1
-  Reduced r = reduce(t);
-  Value two = cast(f32, powerOfTwo(r.biased, 0)); // 2^n for n in 0..29
+  Reduced r = reduce(t, exponentBias);
+  Value two = powerOfTwo(r.biased); // 2^n for n in 0..29
   Value m = mulAdd(two, expm1Reduced(r.rest), sub(two, literal(1)));
   return copySign(div(m, add(m, literal(2))), x);
 }
@@ -317,8 +320,8 @@ Value Arithmetic::erf(Value x) {
 Value Arithmetic::expm1(Value x) {
   Value held = select(compare(Predicate::OLT, x, -18), literal(-18), x); // e^-18 is below half a unit of -1
   held = select(compare(Predicate::OGT, held, 88.8), literal(88.8), held);
-  Reduced r = reduce(held);
-  Value half = cast(f32, powerOfTwo(r.biased, -1)); // 2^(n - 1)
+  Reduced r = reduce(held, exponentBias - 1);
+  Value half = powerOfTwo(r.biased); // 2^(n - 1)
   Value m = mulAdd(half, expm1Reduced(r.rest), sub(half, literal(0.5)));
   return copySign(add(m, m), x);
 }
