@@ -223,8 +223,8 @@ std::pair<Value, Value> AttentionFunction::vectorsThatSee(const AttentionBlock &
 std::pair<Value, Value> AttentionFunction::keysSeenBy(const AttentionBlock &block, Value query, int64_t count,
                                                       Value all) {
   constexpr int64_t fewKeys = AttentionBlocks::fewKeys;
-  Value last =
-      t.sub(b.add(b.add(block.firstQuery, query), number(Number::diagonal)), block.firstKey); // of the first query
+  // The last key that the first of the queries sees, counted from the block's first one.
+  Value last = t.sub(b.add(b.add(block.firstQuery, query), number(Number::diagonal)), block.firstKey);
   Value begin = t.clamp(b.add(t.sub(last, number(Number::window)), 1), block.keyCount);
   Value end = t.clamp(b.add(last, count), block.keyCount);
   return {b.mul(b.div(begin, fewKeys), fewKeys), t.least(b.mul(t.ceilDiv(end, fewKeys), fewKeys), all)};

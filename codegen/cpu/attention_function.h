@@ -107,8 +107,9 @@ protected:
   /// The vectors that hold these queries.
   std::pair<mlir::Value, mlir::Value> vectorsThatSee(const AttentionBlock &block, mlir::Value key, mlir::Value count);
 
-  /// Keys of the block, of `all`, among which are all that one of `count` queries from `query` on sees. Where the mask
-  /// hides a part of the block, addWeighted reads no others of these queries.
+  /// The first `all` keys of the block without those at its ends that no query of the `count` from `query` on sees, as
+  /// [first, second) and in whole groups of fewKeys. Where the mask hides a part of the block, no product reads a
+  /// weight of these queries for another key.
   std::pair<mlir::Value, mlir::Value> keysSeenBy(const AttentionBlock &block, mlir::Value query, int64_t count,
                                                  mlir::Value all);
 
