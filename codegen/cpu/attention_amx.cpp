@@ -122,7 +122,7 @@ void AmxTiles::productOfColumns(const TileSums &sums, const TileFactor &left, co
 
 void AmxTiles::forSpans(const HeadRows &rows, int64_t step, AttentionTiles::Body body) {
   Value first = rows.first ? rows.first : b.i64(0);
-  Value low = t.sub(first, b.mod(first, span)), high = b.mul(t.ceilDiv(b.add(first, rows.count), span), span);
+  Value low = t.sub(first, b.mod(first, span)), high = t.roundUp(b.add(first, rows.count), span);
   t.forEach(low, high, step, body);
 }
 

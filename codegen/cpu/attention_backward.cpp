@@ -102,7 +102,7 @@ void Backward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon) {
   });
   addBias(block, place(blocks.scores));
   findKept(block);
-  Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
+  Value lanes = t.roundUp(block.queryCount, blocks.lanes);
   t.forEach(b.i64(0), lanes, 2 * blocks.lanes, [&](Value lane) { differentiate(block, lane); });
   runTwice([&](Value, auto choose) {
     addToKeys(block, choose(place(blocks.scores), place(blocks.dP)),
@@ -139,7 +139,7 @@ void Backward::differentiate(const AttentionBlock &block, Value lane) {
     return std::pair(p, dS);
   };
   auto walk = [&](bool masked) {
-    Value all = b.mul(t.ceilDiv(block.keyCount, blocks.rows), blocks.rows);
+    Value all = t.roundUp(block.keyCount, blocks.rows);
     auto [begin, end] = keysSeenBy(block, lane, static_cast<int64_t>(vectors) * blocks.lanes, all);
     t.forEach(begin, end, 2, [&](Value key) {
       std::pair<Value, Value> made[2][vectors];

@@ -69,7 +69,7 @@ void Forward::addKeys(const AttentionBlock &block, ArrayRef<HeadRows> soon) {
   multiplyRows(block, keyRows, place(blocks.queryColumns), place(blocks.scores), scale, {soon, b.i64(0)});
   addBias(block, place(blocks.scores));
   findKept(block);
-  Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
+  Value lanes = t.roundUp(block.queryCount, blocks.lanes);
   t.forEach(b.i64(0), lanes, blocks.weighedVectors * blocks.lanes, [&](Value lane) { weigh(block, lane); });
   addWeighted(block, valuePairs, place(blocks.scores), place(blocks.sums));
 }

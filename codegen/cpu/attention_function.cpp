@@ -106,7 +106,7 @@ HeadRows AttentionFunction::resultOfNewKeys(unsigned result, const AttentionBloc
 }
 
 Value AttentionFunction::packedKeys(int64_t bytesOfKey) {
-  Value all = b.mul(t.ceilDiv(number(Number::keys), blocks.rows), blocks.rows);
+  Value all = t.roundUp(number(Number::keys), blocks.rows);
   return b.offset(place(blocks.bytes), b.builder.getI8Type(), b.mul(all, bytesOfKey));
 }
 
@@ -117,7 +117,7 @@ void AttentionFunction::beginKeys(const AttentionBlock &block) {
 
 void AttentionFunction::forNewKeys(const AttentionBlock &block, function_ref<void(Value, Value)> body) {
   Value packed = b.create<LLVM::LoadOp>(b.builder.getI64Type(), place(blocks.packedEnd), 8);
-  Value end = b.mul(t.ceilDiv(b.add(block.firstKey, block.keyCount), blocks.rows), blocks.rows);
+  Value end = t.roundUp(b.add(block.firstKey, block.keyCount), blocks.rows);
   b.when(t.is(Predicate::sgt, end, packed), [&] {
     body(packed, end);
     LLVM::StoreOp::create(b.builder, b.loc, end, place(blocks.packedEnd), 8);
@@ -227,7 +227,7 @@ std::pair<Value, Value> AttentionFunction::keysSeenBy(const AttentionBlock &bloc
   Value last = t.sub(b.add(b.add(block.firstQuery, query), number(Number::diagonal)), block.firstKey);
   Value begin = t.clamp(b.add(t.sub(last, number(Number::window)), 1), block.keyCount);
   Value end = t.clamp(b.add(last, count), block.keyCount);
-  return {b.mul(b.div(begin, fewKeys), fewKeys), t.least(b.mul(t.ceilDiv(end, fewKeys), fewKeys), all)};
+  return {b.mul(b.div(begin, fewKeys), fewKeys), t.least(t.roundUp(end, fewKeys), all)};
 }
 
 AttentionFunction::SeenKeys AttentionFunction::seenKeys(const AttentionBlock &block, Value firstQuery) {

@@ -15,7 +15,7 @@ struct HeadRows {
 struct TileProduct {
   mlir::Value a, b, c;
   int64_t aRow, aStep, bStep, cRow;
-  mlir::Value begin, end;
+  mlir::Value begin, end;  // begin <= end
   mlir::Value factor = {}; // a vector by which the sums are multiplied before they are stored; null: they are not
   bool accumulate = false; // whether the sums are added to what C holds; there is no factor then
 };
@@ -44,6 +44,7 @@ public:
   mlir::Value clamp(mlir::Value x, mlir::Value last) { return least(most(x, b.i64(0)), last); }
   mlir::Value ceilDiv(mlir::Value x, int64_t y) { return b.div(b.add(x, y - 1), y); }
   mlir::Value ceilDiv(mlir::Value x, mlir::Value y) { return div(sub(b.add(x, y), b.i64(1)), y); }
+  mlir::Value roundUp(mlir::Value x, int64_t y) { return b.mul(ceilDiv(x, y), y); }
   mlir::Value div(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::DivUIOp>(x, y); }
   mlir::Value mod(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::RemUIOp>(x, y); }
   mlir::Value is(mlir::arith::CmpIPredicate predicate, mlir::Value x, mlir::Value y) {

@@ -139,7 +139,7 @@ Value Arithmetic::scale(Value x, Value power, Value biased) {
   Value n = create<arith::SubIOp>(cast(i32, biased), integer(i32, roundingBiasBits));
   Value half = create<arith::ShRSIOp>(n, integer(i32, 1));
   auto factor = [&](Value exponent) {
-    Value raised = create<arith::AddIOp>(exponent, integer(i32, 127));
+    Value raised = create<arith::AddIOp>(exponent, integer(i32, exponentBias));
     return cast(f32, create<arith::ShLIOp>(raised, integer(i32, 23)));
   };
   return mul(mul(x, factor(half)), factor(create<arith::SubIOp>(n, half)));
