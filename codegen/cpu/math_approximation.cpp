@@ -19,6 +19,8 @@ public:
   Value exp(Value x);
   Value normalExp(Value x);
   Value exp2(Value x);
+  Value sigmoid(Value x);
+  std::pair<Value, Value> sigmoids(Value x);
   Value nearSigmoid(Value x, bool isMirrored);
   std::pair<Value, Value> nearSigmoids(Value x);
   Value log(Value x);
@@ -95,6 +97,7 @@ private:
     Value ofWhole, ofRest; // 2^n and 2^-f
   };
   Powers powersOf(Value x, bool isMirrored, double most);
+  Powers exactPowersOf(Value x);
   Value log2Wide(Value x);
   Value restWide(Value x, Value y);
   Value expm1Reduced(Value rest); // e^rest - 1
@@ -124,6 +127,7 @@ constexpr double roundingBias = 12582912.0;
 constexpr int64_t roundingBiasBits = 0x4B400000;
 constexpr int exponentBias = 127; // of f32
 constexpr int raisedBy = 64;      // what scaleDown adds to a power
+constexpr int sigmoidRaisedBy = 32;
 constexpr double log2e = 1.4426950408889634, ln2High = 355.0 / 512, ln2Low = -2.121944417e-4;
 
 /// x · 2^power; `biased` is power + roundingBias.
@@ -252,6 +256,29 @@ Value Arithmetic::exp2(Value x) {
   Value power = polynomial(
       sub(x, n), {1.112550730e-03f, 9.666282684e-03f, 5.557400361e-02f, 2.402235121e-01f, 6.931428313e-01f, 1.0f});
   return scale(power, n, biased);
+}
+
+/// x = n · ln 2 + r: 2^n and e^-r for x held between -105 and 44, beyond which sigmoid(x) is 0 and 1. 2^n is raised by
+/// 2^sigmoidRaisedBy, which keeps it, its sum with e^-r and the reciprocal of that normal numbers.
+Arithmetic::Powers Arithmetic::exactPowersOf(Value x) {
+  x = select(compare(Predicate::OLT, x, -105), literal(-105), x); // NaN stays
+  x = select(compare(Predicate::OGT, x, 44), literal(44), x);
+  Reduced r = reduce(x, exponentBias + sigmoidRaisedBy);
+  Value minusRest = mulAdd(r.power, literal(ln2Low), mulAdd(r.power, literal(ln2High), create<arith::NegFOp>(x)));
+  return {powerOfTwo(r.biased), add(expm1Reduced(minusRest), literal(1))};
+}
+
+// sigmoid(x) = 1 / (1 + 2^-n · e^-r) = 2^n / (2^n + e^-r), with no choice by the sign of x.
+Value Arithmetic::sigmoid(Value x) {
+  const Powers powers = exactPowersOf(x);
+  return div(powers.ofWhole, mulAdd(powers.ofRest, literal(std::ldexp(1.0, sigmoidRaisedBy)), powers.ofWhole));
+}
+
+std::pair<Value, Value> Arithmetic::sigmoids(Value x) {
+  const Powers powers = exactPowersOf(x);
+  Value raised = mul(powers.ofRest, literal(std::ldexp(1.0, sigmoidRaisedBy)));
+  Value reciprocal = div(literal(1), add(powers.ofWhole, raised));
+  return {mul(powers.ofWhole, reciprocal), mul(raised, reciprocal)};
 }
 
 // With y = x · log2 e = n + f, n a whole number, sigmoid(x) = 1 / (1 + 2^-n · 2^-f) = 2^n / (2^n + 2^-f), which does
@@ -545,6 +572,14 @@ void expandMath(Operation *root, const VectorTarget &target) {
 
 Value nearExp(LaneBuilder &b, Value x) {
   return b.create<math::Exp2Op>(b.create<arith::MulFOp>(x, b.literal(x.getType(), log2e)));
+}
+
+Value sigmoid(LaneBuilder &b, Value x) {
+  return Arithmetic(b.builder, b.loc, x.getType(), b.target).sigmoid(x);
+}
+
+std::pair<Value, Value> sigmoids(LaneBuilder &b, Value x) {
+  return Arithmetic(b.builder, b.loc, x.getType(), b.target).sigmoids(x);
 }
 
 Value nearSigmoid(LaneBuilder &b, Value x, bool isMirrored) {

@@ -16,6 +16,12 @@ void expandMath(mlir::Operation *root, const VectorTarget &target);
 /// third less. Its bits are those of any other math.exp.
 constexpr llvm::StringLiteral isNormalExpAttr = "tcc.normal";
 
+/// sigmoid(x) of f32, a scalar or a vector, with an error of at most 3 units in the last place; a denormal result may
+/// be wrong by one of its units more.
+mlir::Value sigmoid(LaneBuilder &b, mlir::Value x);
+/// sigmoid(x), as above, and sigmoid(-x), which is never taken to be below 2^-64.
+std::pair<mlir::Value, mlir::Value> sigmoids(LaneBuilder &b, mlir::Value x);
+
 /// What stands for functions where values need no more than about 16 bits (ir/kernel_precision.h). Each is wrong by at
 /// most 2^-21 + |x| · 2^-23 of itself. The target must have scaling, and x be a whole vector of f32.
 mlir::Value nearExp(LaneBuilder &b, mlir::Value x);

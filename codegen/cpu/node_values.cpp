@@ -91,24 +91,29 @@ Value NodeValues::scratchAddress(unsigned id, LaneScope &lanes) {
 
 namespace {
 
-/// The approximated sigmoids of a node. sigmoid(x) and sigmoid(-x) of one x share their parts.
-class NearSigmoids {
+/// The sigmoids of a node. sigmoid(x) and sigmoid(-x) of one x share their parts.
+class Sigmoids {
 public:
-  NearSigmoids(LaneBuilder &b, ArrayRef<std::optional<SigmoidOfStep>> sigmoids, const std::vector<bool> &needed)
-      : b(b) {
+  /// `isNear`: whether 16 bits are enough.
+  Sigmoids(LaneBuilder &b, bool isNear, ArrayRef<std::optional<SigmoidOfStep>> sigmoids,
+           const std::vector<bool> &needed)
+      : b(b), isNear(isNear) {
     for (auto [sigmoid, isNeeded] : llvm::zip_equal(sigmoids, needed))
       if (isNeeded && sigmoid)
         sides[sigmoid->x].isNeeded[sigmoid->isMirrored] = true;
   }
 
-  /// `x`: the value with the number sigmoid.x.
-  Value of(const SigmoidOfStep &sigmoid, Value x) {
-    Sides &side = sides[sigmoid.x];
-    if (!side.isNeeded[!sigmoid.isMirrored])
-      return nearSigmoid(b, x, sigmoid.isMirrored);
+  /// `x`: the value with the number of `step.x`.
+  Value of(const SigmoidOfStep &step, Value x) {
+    Sides &side = sides[step.x];
+    if (!side.isNeeded[!step.isMirrored]) {
+      if (isNear)
+        return nearSigmoid(b, x, step.isMirrored);
+      return sigmoid(b, step.isMirrored ? b.create<arith::NegFOp>(x) : x);
+    }
     if (!side.both.first)
-      side.both = nearSigmoids(b, x);
-    return sigmoid.isMirrored ? side.both.second : side.both.first;
+      side.both = isNear ? nearSigmoids(b, x) : sigmoids(b, x);
+    return step.isMirrored ? side.both.second : side.both.first;
   }
 
 private:
@@ -118,13 +123,15 @@ private:
   };
 
   LaneBuilder &b;
+  bool isNear;
   std::map<unsigned, Sides> sides; // by the number of x
 };
 
 } // namespace
 
-// Where 16 bits are enough, vectors of a target with scaling are approximated. What is enough follows from all that
-// reads the value in this kernel, so steady code has no approximations.
+// A node's sigmoids are recognised by its steps alone, and a node is one op of the graph, so a value has the same bits
+// in every kernel. Where 16 bits are enough, vectors of a target with scaling are approximated. What is enough follows
+// from all that reads the value in this kernel, so steady code has no approximations.
 Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
   const KernelNode &node = info.nodes[id];
   const ScalarSteps &steps = node.steps;
@@ -133,11 +140,11 @@ Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
   for (unsigned i = 0; i < count; ++i)
     numbered.push_back(operand(i));
   const bool approximates = vector && b.target.hasScaling() && !b.target.steady;
-  std::vector<std::optional<SigmoidOfStep>> sigmoids(steps.steps.size());
-  for (size_t i = 0; approximates && narrow[id] && i < sigmoids.size(); ++i)
-    sigmoids[i] = sigmoidOf(steps, count, i);
-  const std::vector<bool> needed = neededSteps(steps, count, sigmoids);
-  NearSigmoids near(b, sigmoids, needed);
+  std::vector<std::optional<SigmoidOfStep>> found(steps.steps.size());
+  for (size_t i = 0; i < found.size(); ++i)
+    found[i] = sigmoidOf(steps, count, i);
+  const std::vector<bool> needed = neededSteps(steps, count, found);
+  Sigmoids sigmoids(b, approximates && narrow[id], found, needed);
   for (auto [i, step] : llvm::enumerate(steps.steps)) {
     Type type = vector ? Type(b.vector(b.element(step.type))) : b.element(step.type);
     if (!needed[i]) {
@@ -148,8 +155,8 @@ Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
       numbered.push_back(b.literal(type, step.literal));
       continue;
     }
-    if (sigmoids[i]) {
-      numbered.push_back(near.of(*sigmoids[i], numbered[sigmoids[i]->x]));
+    if (found[i]) {
+      numbered.push_back(sigmoids.of(*found[i], numbered[found[i]->x]));
       continue;
     }
     SmallVector<Value> operands;
