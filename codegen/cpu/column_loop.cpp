@@ -1,4 +1,5 @@
 #include "codegen/cpu/column_loop.h"
+#include "codegen/cpu/interleave.h"
 
 using namespace mlir;
 
@@ -16,6 +17,7 @@ void forColumns(LaneBuilder &b, const ColumnRange &range, int64_t columns, unsig
   auto vectors = [&](Value from, Value to, unsigned count) {
     carried = b.loop(from, to, lanes * count, carried,
                      [&](Value column, ValueRange values) { return body(column, Value(), count, values); });
+    mayInterleave(b);
   };
   Value unrolledEnd = range.begin;
   if (unroll > 1 && (!range.size || *range.size >= step)) {

@@ -4,6 +4,7 @@
 // Text holds all kernels in one module.
 #include "codegen/cpu/emit_kernels.h"
 #include "codegen/cpu/attention.h"
+#include "codegen/cpu/interleave.h"
 #include "codegen/cpu/kernel_emitter.h"
 #include "codegen/cpu/kernel_plan.h"
 #include "codegen/cpu/lowering.h"
@@ -111,6 +112,7 @@ runtime::Error emitGroup(KernelGroup group, ModuleOp module, const VectorTarget 
     addFastMathFlags(module.lookupSymbol(symbol), flagsOf(*kernel.source, options));
   }
   expandMath(module, target);
+  interleaveVectors(module);
   return {};
 }
 

@@ -105,7 +105,7 @@ KernelPlan planKernel(const KernelInfo &info, bool steady, const KernelTuning &t
   plan.keptFrom.assign(info.nodes.size(), 0);
   auto columnNodes = llvm::count_if(info.nodes, [](const KernelNode &node) { return node.perColumn; });
   const bool hasSums = llvm::any_of(plan.stages, [](const StagePlan &stage) { return !stage.reductions.empty(); });
-  plan.unroll = steady && hasSums ? 2 : columnNodes <= 12 ? 4 : columnNodes <= 40 ? 2 : 1;
+  plan.unroll = steady && hasSums ? 2 : columnNodes <= (hasSums ? 12 : 24) ? 4 : columnNodes <= 40 ? 2 : 1;
   plan.prefetchBytes = tuning.prefetchBytes;
   Keeper(info, plan, tuning).run(scratchBytes / (std::max<int64_t>(1, info.space.columns) * 4));
   return plan;

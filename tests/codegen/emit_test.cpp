@@ -26,9 +26,10 @@ public:
       });
     }
   }
-  std::string emit(unsigned threads, cpu::Artefact artefact) {
+  std::string emit(unsigned threads, cpu::Artefact artefact, const cpu::Target &target = {}) {
     cpu::EmitOptions options;
     options.threads = threads;
+    options.target = target;
     auto bytes = cpu::emitKernels(sources, options, artefact);
     EXPECT_EQ(bytes.error().message(), "");
     return bytes ? *bytes : "";
@@ -71,6 +72,16 @@ TEST(CpuEmit, TextNamesTheFusedOps) {
   EXPECT_NE(text.find("define void @kernel1("), std::string::npos);
   EXPECT_NE(kernels.emit(1, cpu::Artefact::assembly).find("kernel1:"), std::string::npos);
   EXPECT_EQ(kernels.emit(1, cpu::Artefact::object).substr(0, 4), "\177ELF");
+}
+
+TEST(CpuEmit, LongComputationsOfSeveralVectorsRunSideBySide) {
+  Kernels kernels(1);
+  std::string text = kernels.emit(1, cpu::Artefact::llvm, {"x86-64-v3"});
+  size_t loop = text.find(" = phi "), load = loop, multiplication = text.find("@llvm.fma", loop);
+  ASSERT_NE(multiplication, std::string::npos) << text;
+  for (int vector = 0; vector < 4; ++vector)
+    load = text.find("load <8 x float>", load + 1);
+  EXPECT_LT(load, multiplication) << text;
 }
 
 TEST(CpuEmit, RefusalsNameTheKernel) {

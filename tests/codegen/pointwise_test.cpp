@@ -184,6 +184,9 @@ TEST(CpuPointwise, ResultInAnInputsBuffer) {
   // The first result overwrites what only the second one reads.
   text.body = "%q = tcc.neg %g" + t + "\n%h = tcc.exp %p" + t;
   expectSameInPlace(text, {0, -1});
+  // A literal that overwrites what a long computation reads last, in loops of several vectors side by side.
+  text.body = "%q = tcc.constant dense<0.5>" + t + "\n%e = tcc.exp %g" + t + "\n%h = tcc.mul %e, %p" + t;
+  expectSameInPlace(text, {0, -1});
 }
 
 //===- errors ----------------------------------------------------------------------------------------------------===//
