@@ -9,12 +9,17 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
+/// Says of an op that addFastMathFlags() leaves it as it is; it removes this unit attribute.
+constexpr llvm::StringLiteral writtenOutAttr = "tcc.written_out";
+
 /// Arithmetic on values of one shape, a scalar or a vector.
 class Arithmetic {
 public:
   Arithmetic(OpBuilder &builder, Location loc, Type type, const VectorTarget &target)
       : b(builder), loc(loc), target(target), f32(type), f64(with(b.getF64Type())), i32(with(b.getI32Type())),
         i64(with(b.getI64Type())) {}
+  /// For code that is written out before addFastMathFlags() is called.
+  Arithmetic(LaneBuilder &b, Type type) : Arithmetic(b.builder, b.loc, type, b.target) { isBeforeFlags = true; }
 
   Value exp(Value x);
   Value normalExp(Value x);
@@ -39,6 +44,7 @@ private:
   Location loc;
   const VectorTarget &target;
   Type f32, f64, i32, i64;
+  bool isBeforeFlags = false;
   using Predicate = arith::CmpFPredicate;
 
   Type with(Type element) const {
@@ -48,6 +54,8 @@ private:
   template <typename Op, typename... Args>
   auto create(Args &&...args) {
     auto op = Op::create(b, loc, std::forward<Args>(args)...);
+    if (isBeforeFlags && isa<arith::ArithFastMathInterface>(op.getOperation()))
+      op->setAttr(writtenOutAttr, b.getUnitAttr());
     if constexpr (Op::template hasTrait<OpTrait::OneResult>())
       return Value(op);
   }
@@ -575,25 +583,25 @@ Value nearExp(LaneBuilder &b, Value x) {
 }
 
 Value sigmoid(LaneBuilder &b, Value x) {
-  return Arithmetic(b.builder, b.loc, x.getType(), b.target).sigmoid(x);
+  return Arithmetic(b, x.getType()).sigmoid(x);
 }
 
 std::pair<Value, Value> sigmoids(LaneBuilder &b, Value x) {
-  return Arithmetic(b.builder, b.loc, x.getType(), b.target).sigmoids(x);
+  return Arithmetic(b, x.getType()).sigmoids(x);
 }
 
 Value nearSigmoid(LaneBuilder &b, Value x, bool isMirrored) {
-  return Arithmetic(b.builder, b.loc, x.getType(), b.target).nearSigmoid(x, isMirrored);
+  return Arithmetic(b, x.getType()).nearSigmoid(x, isMirrored);
 }
 
 std::pair<Value, Value> nearSigmoids(LaneBuilder &b, Value x) {
-  return Arithmetic(b.builder, b.loc, x.getType(), b.target).nearSigmoids(x);
+  return Arithmetic(b, x.getType()).nearSigmoids(x);
 }
 
 void addFastMathFlags(Operation *root, arith::FastMathFlags flags) {
   root->walk([&](arith::ArithFastMathInterface op) {
     // Conversions are the roundings that the graph asks for.
-    if (isa<arith::ExtFOp, arith::TruncFOp>(op))
+    if (isa<arith::ExtFOp, arith::TruncFOp>(op) || op->removeAttr(writtenOutAttr))
       return;
     arith::FastMathFlags own = op.getFastMathFlagsAttr().getValue();
     op->setAttr(op.getFastMathAttrName(), arith::FastMathFlagsAttr::get(root->getContext(), own | flags));

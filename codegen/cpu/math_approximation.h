@@ -30,7 +30,7 @@ mlir::Value nearSigmoid(LaneBuilder &b, mlir::Value x, bool isMirrored);
 /// sigmoid(x) and sigmoid(-x), with one division. Where the smaller one is below 2^-126, it is wrong by at most that.
 std::pair<mlir::Value, mlir::Value> nearSigmoids(LaneBuilder &b, mlir::Value x);
 
-/// Adds to the fast-math flags of every floating-point op below `root`.
+/// Adds to the fast-math flags of every floating-point op below `root`, but for those of the sigmoids above.
 void addFastMathFlags(mlir::Operation *root, mlir::arith::FastMathFlags flags);
 
 } // namespace tcc::cpu
