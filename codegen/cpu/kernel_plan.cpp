@@ -105,6 +105,7 @@ KernelPlan planKernel(const KernelInfo &info, bool steady, const KernelTuning &t
   plan.keptFrom.assign(info.nodes.size(), 0);
   auto columnNodes = llvm::count_if(info.nodes, [](const KernelNode &node) { return node.perColumn; });
   const bool hasSums = llvm::any_of(plan.stages, [](const StagePlan &stage) { return !stage.reductions.empty(); });
+  // Each vector of a turn has partial sums of its own, so that the order of a sum follows from their number.
   plan.unroll = steady && hasSums ? 2 : columnNodes <= (hasSums ? 12 : 24) ? 4 : columnNodes <= 40 ? 2 : 1;
   plan.prefetchBytes = tuning.prefetchBytes;
   Keeper(info, plan, tuning).run(scratchBytes / (std::max<int64_t>(1, info.space.columns) * 4));
