@@ -96,13 +96,18 @@ private:
       sum = mulAdd(sum, x, literal(coefficient));
     return sum;
   }
-  /// x = power · ln 2 + rest with |rest| <= ln 2 / 2; `biased` is power + bias + roundingBias.
-  struct Reduced {
-    Value power, biased, rest;
+  /// The power of two that is nearest to e^x; `biased` is power + bias + roundingBias.
+  struct NearestPower {
+    Value power, biased;
+  };
+  NearestPower nearestPower(Value x, int64_t bias);
+  /// x = power · ln 2 + rest with |rest| <= ln 2 / 2.
+  struct Reduced : NearestPower {
+    Value rest;
   };
   Reduced reduce(Value x, int64_t bias = 0);
   struct Powers {
-    Value ofWhole, ofRest; // 2^n and 2^-f
+    Value ofWhole, ofRest; // 2^n, and 2^-f or e^-r
   };
   Powers powersOf(Value x, bool isMirrored, double most);
   Powers exactPowersOf(Value x);
@@ -174,11 +179,16 @@ Value Arithmetic::fractionOf(Value x) {
       .getResults();
 }
 
-Arithmetic::Reduced Arithmetic::reduce(Value x, int64_t bias) {
+Arithmetic::NearestPower Arithmetic::nearestPower(Value x, int64_t bias) {
   Value allBias = literal(roundingBias + static_cast<double>(bias));
   Value biased = mulAdd(x, literal(log2e), allBias);
-  Value n = sub(biased, allBias);
-  return {n, biased, mulSub(mulSub(x, n, literal(ln2High)), n, literal(ln2Low))};
+  return {sub(biased, allBias), biased};
+}
+
+Arithmetic::Reduced Arithmetic::reduce(Value x, int64_t bias) {
+  const NearestPower nearest = nearestPower(x, bias);
+  Value n = nearest.power;
+  return {nearest, mulSub(mulSub(x, n, literal(ln2High)), n, literal(ln2Low))};
 }
 
 Value Arithmetic::expm1Reduced(Value r) {
@@ -271,9 +281,9 @@ Value Arithmetic::exp2(Value x) {
 Arithmetic::Powers Arithmetic::exactPowersOf(Value x) {
   x = select(compare(Predicate::OLT, x, -105), literal(-105), x); // NaN stays
   x = select(compare(Predicate::OGT, x, 44), literal(44), x);
-  Reduced r = reduce(x, exponentBias + sigmoidRaisedBy);
-  Value minusRest = mulAdd(r.power, literal(ln2Low), mulAdd(r.power, literal(ln2High), create<arith::NegFOp>(x)));
-  return {powerOfTwo(r.biased), add(expm1Reduced(minusRest), literal(1))};
+  auto [n, biased] = nearestPower(x, exponentBias + sigmoidRaisedBy);
+  Value minusRest = mulAdd(n, literal(ln2Low), mulAdd(n, literal(ln2High), create<arith::NegFOp>(x)));
+  return {powerOfTwo(biased), add(expm1Reduced(minusRest), literal(1))};
 }
 
 // sigmoid(x) = 1 / (1 + 2^-n · e^-r) = 2^n / (2^n + e^-r), with no choice by the sign of x.
