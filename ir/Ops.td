@@ -1017,13 +1017,15 @@ def Tcc_GeluOp : Tcc_Unary<"gelu", Tcc_FloatTensor, [IsDifferentiable]> {
     // %y = 0.841192 -8.45e-11
   }];
 }
-def Tcc_GeluGradientOp : Tcc_Op<"gelu_gradient", [IsDifferentiable, IsElementwise, KernelBodyOp,
-                                                  SameOperandsAndResultType]> {
-  let summary = "dy times the slope of gelu at x";
+class Tcc_SlopeOp<string mnemonic, string activation>
+    : Tcc_Op<mnemonic, [IsDifferentiable, IsElementwise, KernelBodyOp, SameOperandsAndResultType]> {
+  let summary = "dy times the slope of " # activation # " at x";
   let isTraced = 0;
   let arguments = (ins Tcc_FloatTensor:$x, Tcc_FloatTensor:$dy);
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$x `,` $dy attr-dict `:` type($result)";
+}
+def Tcc_GeluGradientOp : Tcc_SlopeOp<"gelu_gradient", "gelu"> {
   let formula = [{ result = dy · (s + x · 2u' · s · (1 - s)) with s = sigmoid(2u), u = √(2/π) · (x + 0.044715 x³) }];
   let gradientFormula = "that of dy is gelu_gradient(x, dr), that of x is dr · dy · gelu''(x)";
   let example = [{
@@ -1031,6 +1033,47 @@ def Tcc_GeluGradientOp : Tcc_Op<"gelu_gradient", [IsDifferentiable, IsElementwis
     %dy = tcc.constant dense<[2.0, 1.0]> : tensor<2xf32>
     %y = tcc.gelu_gradient %x, %dy : tensor<2xf32>
     // %y = 1 1.0829641
+  }];
+}
+def Tcc_SigmoidOp : Tcc_Unary<"sigmoid", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "1 / (1 + exp(-x))";
+  let formula = "result = 1 / (1 + e^-x)";
+  let gradientFormula = "dx = sigmoid_gradient(x, dy)";
+  let example = [{
+    %x = tcc.constant dense<[0.0, -20.0]> : tensor<2xf32>
+    %y = tcc.sigmoid %x : tensor<2xf32>
+    // %y = 0.5 2.0611537e-09
+  }];
+}
+def Tcc_SigmoidGradientOp : Tcc_SlopeOp<"sigmoid_gradient", "sigmoid"> {
+  let formula = "result = dy · sigmoid(x) · sigmoid(-x)";
+  let gradientFormula = [{ that of dy is sigmoid_gradient(x, dr), that of x is
+    dr · dy · sigmoid(x) · sigmoid(-x) · (sigmoid(-x) - sigmoid(x)) }];
+  let example = [{
+    %x = tcc.constant dense<[0.0, -20.0]> : tensor<2xf32>
+    %dy = tcc.constant dense<[2.0, 1.0]> : tensor<2xf32>
+    %y = tcc.sigmoid_gradient %x, %dy : tensor<2xf32>
+    // %y = 0.5 2.0611537e-09
+  }];
+}
+def Tcc_SiluOp : Tcc_Unary<"silu", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "x · sigmoid(x)";
+  let formula = "result = x / (1 + e^-x)";
+  let gradientFormula = "dx = silu_gradient(x, dy)";
+  let example = [{
+    %x = tcc.constant dense<[1.0, -20.0]> : tensor<2xf32>
+    %y = tcc.silu %x : tensor<2xf32>
+    // %y = 0.73105858 -4.1223073e-08
+  }];
+}
+def Tcc_SiluGradientOp : Tcc_SlopeOp<"silu_gradient", "silu"> {
+  let formula = [{ result = dy · (s + x · s · (1 - s)) with s = sigmoid(x), whose tails are exact }];
+  let gradientFormula = "that of dy is silu_gradient(x, dr), that of x is dr · dy · silu''(x)";
+  let example = [{
+    %x = tcc.constant dense<[0.0, 1.0]> : tensor<2xf32>
+    %dy = tcc.constant dense<[2.0, 1.0]> : tensor<2xf32>
+    %y = tcc.silu_gradient %x, %dy : tensor<2xf32>
+    // %y = 1 0.92767051
   }];
 }
 def Tcc_SoftplusOp : Tcc_Unary<"softplus", Tcc_FloatTensor, [IsDifferentiable]> {
@@ -1051,26 +1094,6 @@ class Tcc_UnaryComposite<string mnemonic, list<Trait> traits = []>
   let arguments = (ins Tcc_FloatTensor:$x);
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$x attr-dict `:` type($result)";
-}
-def Tcc_SiluOp : Tcc_UnaryComposite<"silu"> {
-  let summary = "x · sigmoid(x)";
-  let formula = "result = x / (1 + e^-x)";
-  let gradientFormula = "dx = dy · (sigmoid(x) + x · sigmoid(x) · sigmoid(-x))";
-  let example = [{
-    %x = tcc.constant dense<[1.0, -20.0]> : tensor<2xf32>
-    %y = tcc.silu %x : tensor<2xf32>
-    // %y = 0.73105858 -4.1223073e-08
-  }];
-}
-def Tcc_SigmoidOp : Tcc_UnaryComposite<"sigmoid"> {
-  let summary = "1 / (1 + exp(-x))";
-  let formula = "result = 1 / (1 + e^-x)";
-  let gradientFormula = "dx = dy · sigmoid(x) · sigmoid(-x)";
-  let example = [{
-    %x = tcc.constant dense<[0.0, -20.0]> : tensor<2xf32>
-    %y = tcc.sigmoid %x : tensor<2xf32>
-    // %y = 0.5 2.0611537e-09
-  }];
 }
 def Tcc_ReluOp : Tcc_UnaryComposite<"relu"> {
   let summary = "max(x, 0); the gradient at 0 is 0";

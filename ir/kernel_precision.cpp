@@ -41,15 +41,12 @@ struct Steps {
     const ScalarStep *step = with(value, Opcode::constant);
     return step && facts(step->type).isFloat && step->literal.asFloat() == number;
   }
-  /// If the value is e^-|x|, held at e^-1024: the number of x.
+  /// If the value is e^-|x|: the number of x.
   std::optional<unsigned> decayOf(unsigned value) const {
     const ScalarStep *exp = with(value, Opcode::expF);
-    const ScalarStep *held = exp ? with(exp->operands[0], Opcode::select) : nullptr;
-    const ScalarStep *isLow = held ? with(held->operands[0], Opcode::ltF) : nullptr;
-    if (!isLow || held->operands[2] < operands || isLow->operands[0] != held->operands[2] ||
-        isLow->operands[1] != held->operands[1] || !isLiteral(held->operands[1], -1024))
-      return std::nullopt;
-    return minusMagnitudeOf(steps, operands, held->operands[2] - operands);
+    const ScalarStep *minus = exp ? with(exp->operands[0], Opcode::negF) : nullptr;
+    const ScalarStep *magnitude = minus ? with(minus->operands[0], Opcode::absF) : nullptr;
+    return magnitude ? std::optional(magnitude->operands[0]) : std::nullopt;
   }
 };
 
@@ -124,23 +121,6 @@ std::vector<bool> neededSteps(const ScalarSteps &steps, size_t operands,
         need(steps.steps[i].operands[k]);
   }
   return needed;
-}
-
-std::optional<unsigned> minusMagnitudeOf(const ScalarSteps &steps, size_t operands, size_t step) {
-  const Steps in{steps, operands};
-  const ScalarStep &product = steps.steps[step];
-  if (product.opcode != Opcode::mulF)
-    return std::nullopt;
-  for (unsigned i : {0u, 1u}) {
-    const unsigned x = product.operands[i];
-    const ScalarStep *sign = in.with(product.operands[1 - i], Opcode::select);
-    if (!sign || !in.isLiteral(sign->operands[1], 1) || !in.isLiteral(sign->operands[2], -1))
-      continue;
-    const ScalarStep *isNegative = in.with(sign->operands[0], Opcode::ltF);
-    if (isNegative && isNegative->operands[0] == x && in.isLiteral(isNegative->operands[1], 0))
-      return x;
-  }
-  return std::nullopt;
 }
 
 } // namespace tcc

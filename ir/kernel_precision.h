@@ -27,8 +27,4 @@ std::optional<SigmoidOfStep> sigmoidOf(const ScalarSteps &steps, size_t operands
 std::vector<bool> neededSteps(const ScalarSteps &steps, size_t operands,
                               llvm::ArrayRef<std::optional<SigmoidOfStep>> sigmoids);
 
-/// If step `step` computes -|x|, the number of the value x. Such a step multiplies x by a sign that is 1 where x is
-/// below 0 and -1 elsewhere; it is written in this way so that it has a gradient.
-std::optional<unsigned> minusMagnitudeOf(const ScalarSteps &steps, size_t operands, size_t step);
-
 } // namespace tcc

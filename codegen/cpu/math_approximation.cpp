@@ -115,7 +115,6 @@ private:
   Value restWide(Value x, Value y);
   Value expm1Reduced(Value rest); // e^rest - 1
   Value scale(Value x, Value power, Value biased);
-  Value scaleDown(Value x, Value biased);
   Value fractionOf(Value x);
   /// Whether the target has an instruction for x · 2^power.
   bool hasScaling() const {
@@ -139,7 +138,6 @@ private:
 constexpr double roundingBias = 12582912.0;
 constexpr int64_t roundingBiasBits = 0x4B400000;
 constexpr int exponentBias = 127; // of f32
-constexpr int raisedBy = 64;      // what scaleDown adds to a power
 constexpr int sigmoidRaisedBy = 32;
 constexpr double log2e = 1.4426950408889634, ln2High = 355.0 / 512, ln2Low = -2.121944417e-4;
 
@@ -160,12 +158,6 @@ Value Arithmetic::scale(Value x, Value power, Value biased) {
     return cast(f32, create<arith::ShLIOp>(raised, integer(i32, 23)));
   };
   return mul(mul(x, factor(half)), factor(create<arith::SubIOp>(n, half)));
-}
-
-/// The same for power from -190 to 63; `biased` is power + exponentBias + raisedBy + roundingBias. The first factor is
-/// so large that the product is a normal number.
-Value Arithmetic::scaleDown(Value x, Value biased) {
-  return mul(mul(x, powerOfTwo(biased)), literal(std::ldexp(1.0, -raisedBy)));
 }
 
 /// x less its floor, where the target has scaling.
@@ -196,55 +188,12 @@ Value Arithmetic::expm1Reduced(Value r) {
   return mulAdd(mul(r, r), p, r);
 }
 
-std::optional<double> numberOf(Value x) {
-  DenseFPElementsAttr all;
-  FloatAttr one;
-  if (matchPattern(x, m_Constant(&all)) && all.isSplat())
-    return all.getSplatValue<APFloat>().convertToDouble();
-  if (matchPattern(x, m_Constant(&one)))
-    return one.getValueAsDouble();
-  return std::nullopt;
-}
-
-/// select(a < b, then, otherwise)
-struct Choice {
-  Value a, b, then, otherwise;
-};
-std::optional<Choice> choiceOf(Value x) {
-  auto select = x.getDefiningOp<arith::SelectOp>();
-  auto less = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : nullptr;
-  if (!less || less.getPredicate() != arith::CmpFPredicate::OLT)
-    return std::nullopt;
-  return Choice{less.getLhs(), less.getRhs(), select.getTrueValue(), select.getFalseValue()};
-}
-
-/// x, or v where x is v held at `least` or a smaller number.
-Value withoutLowerBound(Value x, double least) {
-  const std::optional<Choice> choice = choiceOf(x);
-  const bool isHeld = choice && choice->otherwise == choice->a && choice->then == choice->b &&
-                      numberOf(choice->b).value_or(least + 1) <= least;
-  return isHeld ? choice->a : x;
-}
-
-/// Whether x is v times a sign that makes it -|v|, as a sigmoid's argument is.
-bool isNegatedMagnitude(Value x) {
-  auto product = x.getDefiningOp<arith::MulFOp>();
-  const std::optional<Choice> sign = product ? choiceOf(product.getRhs()) : std::nullopt;
-  return sign && sign->a == product.getLhs() && numberOf(sign->b) == 0 && numberOf(sign->then) == 1 &&
-         numberOf(sign->otherwise) == -1;
-}
-
 Value Arithmetic::exp(Value x) {
   // Beyond these bounds the result is 0 or infinity; the comparisons let NaN pass.
-  x = withoutLowerBound(x, -105);
-  const bool isAtMostOne = isNegatedMagnitude(x);
   x = select(compare(Predicate::OLT, x, -105), literal(-105), x);
-  if (!isAtMostOne)
-    x = select(compare(Predicate::OGT, x, 89.5), literal(89.5), x);
-  const bool isScaledDown = isAtMostOne && !hasScaling();
-  Reduced r = reduce(x, isScaledDown ? exponentBias + raisedBy : 0);
-  Value power = add(expm1Reduced(r.rest), literal(1));
-  return isScaledDown ? scaleDown(power, r.biased) : scale(power, r.power, r.biased);
+  x = select(compare(Predicate::OGT, x, 89.5), literal(89.5), x);
+  Reduced r = reduce(x);
+  return scale(add(expm1Reduced(r.rest), literal(1)), r.power, r.biased);
 }
 
 /// e^x where that is a normal number, so that one factor 2^n is enough, and 0 for x from -88 to -87.7; NaN stays NaN.

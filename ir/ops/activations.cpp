@@ -29,12 +29,18 @@ public:
   Value div(Value x, Value y) { return arith::DivFOp::create(b, loc, x, y); }
   Value exp(Value x) { return math::ExpOp::create(b, loc, x); }
   Value log(Value x) { return math::LogOp::create(b, loc, x); }
+  Value neg(Value x) { return arith::NegFOp::create(b, loc, x); }
   Value abs(Value x) { return math::AbsFOp::create(b, loc, x); }
   Value maximum(Value x, Value y) { return arith::MaximumFOp::create(b, loc, x, y); }
   /// False where either is NaN.
   Value less(Value x, Value y) { return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, y); }
   Value equal(Value x, Value y) { return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, x, y); }
   Value select(Value condition, Value yes, Value no) { return arith::SelectOp::create(b, loc, condition, yes, no); }
+  /// x between -bound and bound; `bound` where x is NaN.
+  Value held(Value x, double bound) {
+    Value upper = literal(bound), lower = literal(-bound);
+    return select(less(x, upper), select(less(lower, x), x, lower), upper);
+  }
 
 private:
   OpBuilder &b;
@@ -48,9 +54,7 @@ struct Sigmoid {
 };
 Sigmoid sigmoids(Scalars &s, Value x) {
   Value negative = s.less(x, s.literal(0)), one = s.literal(1);
-  Value minus = s.mul(x, s.select(negative, one, s.literal(-1)));
-  Value least = s.literal(-1024); // e^-1024 is 0 in every format
-  Value e = s.exp(s.select(s.less(minus, least), least, minus));
+  Value e = s.exp(s.neg(s.abs(x)));
   Value r = s.div(one, s.add(e, one));
   return {s.mul(s.select(negative, e, one), r), s.mul(s.select(negative, one, e), r)};
 }
@@ -71,24 +75,21 @@ Value geluArgument(Scalars &s, Value x, Value square) {
   return s.mul(x, s.add(s.mul(square, geluCubic), geluLinear));
 }
 
+// Beyond |x| = 1024 e^-|x| is 0 in every format; x is held there in silu's slope for the same reason.
+constexpr double siluBound = 1024;
+
+/// The gradient of x where dy · slope(x) has the gradient dr and `curve` is the slope's own slope at x.
+Value curved(Emit &b, Value x, Value dr, Value dy, Value curve) {
+  Value product = b.mul(b.cast(dr, b.f32()), b.cast(dy, b.f32()));
+  return b.cast(b.mul(product, curve), tensorType(x).getElementType());
+}
+
 } // namespace
 
 Value held(Emit &b, Value x, double bound) {
   RankedTensorType type = tensorType(x);
   Value upper = b.constant(bound, type), lower = b.constant(-bound, type);
   return b.select(b.compare(Predicate::gt, x, upper), upper, b.select(b.compare(Predicate::lt, x, lower), lower, x));
-}
-
-/// 1 / (1 + e^-x) as e^-|x|, or 1, times 1 / (1 + e^-|x|). |x| is x times a sign that is constant for gradients, since
-/// the gradient of |x| at 0 would be 0.
-Value sigmoid(Emit &b, Value x) {
-  RankedTensorType type = tensorType(x);
-  Value negative = b.compare(Predicate::lt, x, b.zeros(type)), one = b.constant(1, type);
-  Value minus = b.mul(x, b.select(negative, one, b.constant(-1, type)));
-  // e^-1024 is 0 in every format; held there, so that no infinite gradient meets it.
-  Value least = b.constant(-1024, type);
-  Value e = b.exp(b.select(b.compare(Predicate::lt, minus, least), least, minus));
-  return b.mul(b.select(negative, e, one), b.div(one, b.add(e, one)));
 }
 
 //===- gelu, gelu_gradient -------------------------------------------------------------------------------------===//
@@ -107,29 +108,25 @@ Value GeluGradientOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands
   Scalars s(b, loc, type);
   Value x = operands[0], square = boundedSquare(s, x);
   auto [left, right] = sigmoids(s, geluArgument(s, x, square));
-  Value bound = s.literal(geluBound), lower = s.literal(-geluBound);
-  Value bounded = s.select(s.less(x, bound), s.select(s.less(lower, x), x, lower), bound);
   Value inner = s.add(s.mul(square, 3 * geluCubic), geluLinear);
-  Value slope = s.add(left, s.mul(s.mul(bounded, inner), s.mul(left, right)));
+  Value slope = s.add(left, s.mul(s.mul(s.held(x, geluBound), inner), s.mul(left, right)));
   return s.mul(operands[1], slope);
 }
 // gelu'' = s·(1 - s)·((2u)'·(2 + x·(2u)'·(1 - 2s)) + x·(2u)'').
 SmallVector<Value> GeluGradientOp::gradient(Emit &b, ValueRange dr) {
-  Type element = tensorType(getX()).getElementType();
   Value x = held(b, b.cast(getX(), b.f32()), geluBound);
   Value square = b.mul(x, x), argument = b.mul(x, b.add(b.mul(square, geluCubic), geluLinear));
-  Value left = sigmoid(b, argument), right = sigmoid(b, b.neg(argument));
+  Value left = b.sigmoid(argument), right = b.sigmoid(b.neg(argument));
   Value first = b.add(b.mul(square, 3 * geluCubic), geluLinear), second = b.mul(x, 6 * geluCubic);
   Value bend = b.add(b.mul(b.mul(x, first), b.sub(right, left)), 2);
   Value curve = b.mul(b.mul(left, right), b.add(b.mul(first, bend), b.mul(x, second)));
-  Value product = b.mul(b.cast(dr[0], b.f32()), b.cast(getDy(), b.f32()));
-  return {b.cast(b.mul(product, curve), element), b.geluGradient(getX(), dr[0])};
+  return {curved(b, getX(), dr[0], getDy(), curve), b.geluGradient(getX(), dr[0])};
 }
 
 //===- softplus ------------------------------------------------------------------------------------------------===//
 
 SmallVector<Value> SoftplusOp::gradient(Emit &b, ValueRange dy) {
-  Value slope = sigmoid(b, b.cast(getX(), b.f32()));
+  Value slope = b.sigmoid(b.cast(getX(), b.f32()));
   return {b.cast(b.mul(b.cast(dy[0], b.f32()), slope), tensorType(getX()).getElementType())};
 }
 // max(x, 0) + ln(1 + e), e = e^-|x|. The logarithm's argument rounds; times e / ((1 + e) - 1) its result is that of the
@@ -137,23 +134,60 @@ SmallVector<Value> SoftplusOp::gradient(Emit &b, ValueRange dy) {
 Value SoftplusOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
   Scalars s(b, loc, type);
   Value x = operands[0], one = s.literal(1), zero = s.literal(0);
-  Value e = s.exp(s.sub(zero, s.abs(x)));
+  Value e = s.exp(s.neg(s.abs(x)));
   Value sum = s.add(e, one), rest = s.sub(sum, one);
   Value none = s.equal(rest, zero);
   Value factor = s.div(e, s.select(none, one, rest));
   return s.add(s.maximum(x, zero), s.select(none, e, s.mul(s.log(sum), factor)));
 }
 
-//===- sigmoid, silu, relu -------------------------------------------------------------------------------------===//
+//===- sigmoid, silu, their gradients --------------------------------------------------------------------------===//
 
-SmallVector<Value> SigmoidOp::decompose(Emit &b) {
-  return {b.cast(sigmoid(b, b.cast(getX(), b.f32())), tensorType(getX()).getElementType())};
+SmallVector<Value> SigmoidOp::gradient(Emit &b, ValueRange dy) {
+  return {b.sigmoidGradient(getX(), dy[0])};
+}
+Value SigmoidOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  Scalars s(b, loc, type);
+  return sigmoids(s, operands[0]).left;
 }
 
-SmallVector<Value> SiluOp::decompose(Emit &b) {
-  Value x = b.cast(getX(), b.f32());
-  return {b.cast(b.mul(x, sigmoid(b, x)), tensorType(getX()).getElementType())};
+// The slope is the same at x and -x; at -|x| only the left sigmoid has a tail, which is exact however small it is.
+Value SigmoidGradientOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  Scalars s(b, loc, type);
+  auto [left, right] = sigmoids(s, s.neg(s.abs(operands[0])));
+  return s.mul(operands[1], s.mul(left, right));
 }
+// sigmoid'' = s·(1 - s)·(1 - 2s).
+SmallVector<Value> SigmoidGradientOp::gradient(Emit &b, ValueRange dr) {
+  Value x = b.cast(getX(), b.f32()), left = b.sigmoid(x), right = b.sigmoid(b.neg(x));
+  Value curve = b.mul(b.mul(left, right), b.sub(right, left));
+  return {curved(b, getX(), dr[0], getDy(), curve), b.sigmoidGradient(getX(), dr[0])};
+}
+
+SmallVector<Value> SiluOp::gradient(Emit &b, ValueRange dy) {
+  return {b.siluGradient(getX(), dy[0])};
+}
+Value SiluOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  Scalars s(b, loc, type);
+  return s.mul(operands[0], sigmoids(s, operands[0]).left);
+}
+
+// silu' = s + x·s·(1 - s).
+Value SiluGradientOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  Scalars s(b, loc, type);
+  Value x = operands[0];
+  auto [left, right] = sigmoids(s, x);
+  Value slope = s.add(left, s.mul(s.held(x, siluBound), s.mul(left, right)));
+  return s.mul(operands[1], slope);
+}
+// silu'' = s·(1 - s)·(2 + x·(1 - 2s)).
+SmallVector<Value> SiluGradientOp::gradient(Emit &b, ValueRange dr) {
+  Value x = held(b, b.cast(getX(), b.f32()), siluBound), left = b.sigmoid(x), right = b.sigmoid(b.neg(x));
+  Value curve = b.mul(b.mul(left, right), b.add(b.mul(x, b.sub(right, left)), 2));
+  return {curved(b, getX(), dr[0], getDy(), curve), b.siluGradient(getX(), dr[0])};
+}
+
+//===- relu ----------------------------------------------------------------------------------------------------===//
 
 SmallVector<Value> ReluOp::decompose(Emit &b) {
   Value zero = b.zeros(tensorType(getX()));

@@ -24,6 +24,20 @@ double geluSlope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * rootTwoOverPi * (1 + 3 * 0.044715 * x * x);
 }
 
+double sigmoidSlope(double x) {
+  return sigmoid(x) * sigmoid(-x);
+}
+
+double silu(double x) {
+  return x * sigmoid(x);
+}
+
+double siluSlope(double x) {
+  if (std::isinf(x))
+    return x > 0;
+  return sigmoid(x) + x * sigmoidSlope(x);
+}
+
 double softplus(double x) {
   return largerOf(x, 0) + std::log1p(std::exp(-std::fabs(x)));
 }
@@ -37,19 +51,27 @@ void addActivation(Registry &registry, double (*function)(double)) {
   });
 }
 
+/// dy · slope(x) for operands x and dy.
+template <typename Op>
+void addGradient(Registry &registry, double (*slope)(double)) {
+  add<Op>(registry, [slope](Call &call, Op) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = call.in(1).data[i] * slope(call.in(0).data[i]);
+  });
+}
+
 } // namespace
 
 void addActivations(Registry &registry) {
   addActivation<GeluOp>(registry, gelu);
   addActivation<SoftplusOp>(registry, softplus);
   addActivation<SigmoidOp>(registry, sigmoid);
-  addActivation<SiluOp>(registry, [](double x) { return x * sigmoid(x); });
+  addActivation<SiluOp>(registry, silu);
   addActivation<ReluOp>(registry, [](double x) { return x <= 0 ? 0 : x; });
-  add<GeluGradientOp>(registry, [](Call &call, GeluGradientOp) {
-    RefTensor &result = call.addResult(call.in(0).shape());
-    for (int64_t i = 0; i < result.size(); ++i)
-      result.data[i] = call.in(1).data[i] * geluSlope(call.in(0).data[i]);
-  });
+  addGradient<GeluGradientOp>(registry, geluSlope);
+  addGradient<SigmoidGradientOp>(registry, sigmoidSlope);
+  addGradient<SiluGradientOp>(registry, siluSlope);
   add<MatmulGeluGradientOp>(registry, [](Call &call, MatmulGeluGradientOp op) {
     const RefTensor &a = call.in(0), &b = call.in(1), &x = call.in(2);
     const bool transposed = op.getTransposeB();

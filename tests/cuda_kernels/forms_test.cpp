@@ -68,6 +68,16 @@ double geluSlope(double x) {
   return s + x * (geluLinear + 3 * geluCubic * x * x) * s * (1 - s);
 }
 
+double silu(double x) {
+  return x * sigmoid(x);
+}
+double siluSlope(double x) {
+  return std::isinf(x) ? x > 0 : sigmoid(x) + x * sigmoid(x) * sigmoid(-x);
+}
+double sigmoidSlope(double x) {
+  return sigmoid(x) * sigmoid(-x);
+}
+
 // The bounds that codegen/cuda/kernel/README.md states, with approximations up to two units off.
 TEST(CudaForms, geluIsWithinItsBounds) {
   constexpr int64_t count = int64_t(1) << 18;
@@ -119,10 +129,14 @@ TEST(CudaForms, aSigmoidThatIsRoundedTo16BitsIsApproximated) {
     double (*exact)(double);
     double atLeast; // half a unit in the last place of this counts for smaller results
   };
-  const Case cases[] = {
-      {widened + "%g = tcc.gelu %w : " + wide + rounded, gelu, 0},
-      {widened + "%o = tcc.constant dense<1.0> : " + wide + "\n%g = tcc.gelu_gradient %w, %o : " + wide + rounded,
-       geluSlope, 1e-3}};
+  auto forward = [&](const std::string &op) { return widened + "%g = tcc." + op + " %w : " + wide + rounded; };
+  auto backward = [&](const std::string &op) {
+    return widened + "%o = tcc.constant dense<1.0> : " + wide + "\n%g = tcc." + op + "_gradient %w, %o : " + wide +
+           rounded;
+  };
+  const Case cases[] = {{forward("gelu"), gelu, 0},       {backward("gelu"), geluSlope, 1e-3},
+                        {forward("silu"), silu, 0},       {backward("silu"), siluSlope, 1e-3},
+                        {forward("sigmoid"), sigmoid, 0}, {backward("sigmoid"), sigmoidSlope, 0}};
   for (const Case &each : cases) {
     auto kernel = kernelOf(*context, {{{"x", narrow}}, {{"r", narrow}}, each.body});
     ASSERT_TRUE(kernel);

@@ -352,6 +352,8 @@ TEST(Trace, KnowsEveryOpOfTheDialect) {
                                           "tcc.flash_attention_packed_gradient",
                                           "tcc.matmul_gelu_gradient",
                                           "tcc.gelu_gradient",
+                                          "tcc.sigmoid_gradient",
+                                          "tcc.silu_gradient",
                                           "tcc.cast_by_bits",
                                           "tcc.shard",
                                           "tcc.all_to_all",

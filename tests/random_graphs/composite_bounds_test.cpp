@@ -117,6 +117,14 @@ const Composite composites[] = {
   %y = tcc.gelu_gradient %x, %dy : tensor<64x257xT>
   return %y : tensor<64x257xT> })",
      -8, 8, Scale::row, 4},
+    {"sigmoid_gradient", R"((%x: tensor<64x257xT>, %dy: tensor<64x257xT>) -> tensor<64x257xT> {
+  %y = tcc.sigmoid_gradient %x, %dy : tensor<64x257xT>
+  return %y : tensor<64x257xT> })",
+     -80, 80, Scale::element, 8},
+    {"silu_gradient", R"((%x: tensor<64x257xT>, %dy: tensor<64x257xT>) -> tensor<64x257xT> {
+  %y = tcc.silu_gradient %x, %dy : tensor<64x257xT>
+  return %y : tensor<64x257xT> })",
+     -8, 8, Scale::row, 4},
     {"adamw", R"((%p: tensor<4099xT>, %g: tensor<4099xT>, %m: tensor<4099xT>, %v: tensor<4099xT>)
     -> (tensor<4099xT>, tensor<4099xT>, tensor<4099xT>) {
   %lr = tcc.constant dense<1.0e-3> : tensor<f32>

@@ -486,8 +486,6 @@ std::string KernelBody::computeText(const KernelNode &node, unsigned id) {
     std::string text;
     if (sigmoids[i])
       text = "near_sigmoid_f32(" + std::string(sigmoids[i]->isMirrored ? "-" : "") + values[sigmoids[i]->x].text + ")";
-    else if (std::optional<unsigned> x = minusMagnitudeOf(node.steps, count, i))
-      text = "0.0f - abs_f32(" + values[*x].text + ")";
     else if (step.opcode == Opcode::divF && isOne(step.operands[0]) && ranges[step.operands[1]].hasPlainReciprocal())
       text = "reciprocal_f32(" + operands[1].text + ")";
     else if (!steady && isExpBelowMaximum(form, id))

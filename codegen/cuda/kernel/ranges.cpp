@@ -1,5 +1,4 @@
 #include "codegen/cuda/kernel/ranges.h"
-#include "ir/kernel_precision.h"
 #include <algorithm>
 #include <cmath>
 
@@ -30,6 +29,8 @@ ValueRange rangeOf(const ScalarStep &step, llvm::ArrayRef<ValueRange> values) {
     return spanning({a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high});
   case Opcode::negF:
     return {-a.high, -a.low};
+  case Opcode::absF:
+    return {std::max({a.low, -a.high, 0.0}), std::max(-a.low, a.high)};
   case Opcode::maxF:
     return {std::max(a.low, b.low), std::max(a.high, b.high)};
   case Opcode::minF:
@@ -55,7 +56,7 @@ std::vector<ValueRange> rangesOf(const ScalarSteps &steps, size_t operands) {
     const ScalarStep &step = steps.steps[i];
     ValueRange range;
     if (facts(step.type).isFloat)
-      range = minusMagnitudeOf(steps, operands, i) ? ValueRange{range.low, 0} : rangeOf(step, ranges);
+      range = rangeOf(step, ranges);
     ranges.push_back(range);
   }
   return ranges;

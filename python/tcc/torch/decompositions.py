@@ -14,7 +14,7 @@ aten = torch.ops.aten
 
 #: Ops that stay whole although torch can write them with smaller ones: they have better translations.
 KEPT = (aten.gelu, aten.gelu_backward, aten.native_layer_norm, aten.native_layer_norm_backward, aten._softmax,
-        aten._softmax_backward_data, aten.silu, aten.sigmoid_backward,
+        aten._softmax_backward_data, aten.silu, aten.silu_backward, aten.sigmoid_backward,
         aten.tanh_backward, aten.threshold_backward, aten.native_dropout, aten.native_dropout_backward,
         aten.embedding_dense_backward, aten.rsub, aten.log1p, aten.expm1, aten.masked_fill, aten.roll, aten.linalg_cross,
         aten.trace, aten.index_add, aten.index_copy, aten.eye,

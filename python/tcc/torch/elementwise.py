@@ -96,11 +96,21 @@ def gelu(c, out, x, approximate="none"):
     return gelu_of(c, x, approximate)
 
 
+def times_slope(c: Lowering, activation: str, x: Value, dy: Value) -> Value:
+    """dy times the slope of gelu or silu at x, which have the same type."""
+    return c.g.line(f"{activation}_gradient", f"{x.name}, {dy.name} : {x.type}", x.sizes, x.element)
+
+
+@lower("silu_backward.default")
+def silu_backward(c, out, dy, x):
+    return times_slope(c, "silu", c.to_kind(x, out), c.to_kind(dy, out))
+
+
 @lower("gelu_backward.default")
 def gelu_backward(c, out, dy, x, approximate="none"):
     g, dy = c.g, c.to_kind(dy, out)
     if approximate == "tanh":
-        return g.line("gelu_gradient", f"{x.name}, {dy.name} : {x.type}", x.sizes, x.element)
+        return times_slope(c, "gelu", x, dy)
     y, d = c.wide(x), c.wide(dy)
     share = g.binary("add", g.unary("erf", g.binary("mul", y, c.like(math.sqrt(0.5), y))), c.like(1, y))
     cdf = g.binary("mul", share, c.like(0.5, y))
