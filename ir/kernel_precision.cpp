@@ -28,6 +28,35 @@ bool holds16Bits(const KernelInfo &form, unsigned id) {
   return isCast(node) && holds16Bits(form, node.operands[node.steps.result]);
 }
 
+/// The first node that has the value of this one: casts that change nothing, as detach is, lie between.
+unsigned sameValue(const KernelInfo &form, unsigned id) {
+  for (;;) {
+    const KernelNode &node = form.nodes[id];
+    if (!isCast(node))
+      return id;
+    const unsigned source = node.operands[node.steps.result];
+    const ElementType from = form.nodes[source].type;
+    if (from != node.type && (node.type != ElementType::f32 || !is16BitFloat(from)))
+      return id;
+    id = source;
+  }
+}
+
+/// A difference of an element and a maximum of its row.
+struct BelowMaximum {
+  unsigned element, maximum;
+};
+std::optional<BelowMaximum> belowMaximum(const KernelInfo &form, unsigned id) {
+  const KernelNode &difference = form.nodes[id];
+  if (!hasSingleStep(difference, Opcode::subF))
+    return std::nullopt;
+  const auto &operands = difference.steps.steps[0].operands;
+  const BelowMaximum found = {difference.operands[operands[0]], difference.operands[operands[1]]};
+  const KernelNode &maximum = form.nodes[found.maximum];
+  const bool isMaximum = maximum.kind == Kind::rowReduce && maximum.reduction == Reduction::maximum;
+  return isMaximum ? std::optional(found) : std::nullopt;
+}
+
 /// The steps of a node by the numbers of their values.
 struct Steps {
   const ScalarSteps &steps;
@@ -74,13 +103,22 @@ bool isExpBelowMaximum(const KernelInfo &form, unsigned id) {
   const KernelNode &exp = form.nodes[id];
   if (!hasSingleStep(exp, Opcode::expF))
     return false;
-  const KernelNode &difference = form.nodes[exp.operands[0]];
-  if (!hasSingleStep(difference, Opcode::subF))
+  const std::optional<BelowMaximum> difference = belowMaximum(form, exp.operands[0]);
+  return difference && holds16Bits(form, difference->element);
+}
+
+bool isExpAtMostOne(const KernelInfo &form, unsigned id, size_t step) {
+  const KernelNode &node = form.nodes[id];
+  if (node.steps.steps[step].opcode != Opcode::expF)
     return false;
-  const auto &operands = difference.steps.steps[0].operands;
-  const KernelNode &maximum = form.nodes[difference.operands[operands[1]]];
-  return maximum.kind == Kind::rowReduce && maximum.reduction == Reduction::maximum &&
-         holds16Bits(form, difference.operands[operands[0]]);
+  const size_t count = node.operands.size();
+  if (Steps{node.steps, count}.decayOf(count + step))
+    return true;
+  const unsigned argument = node.steps.steps[step].operands[0];
+  const std::optional<BelowMaximum> difference =
+      argument < count ? belowMaximum(form, node.operands[argument]) : std::nullopt;
+  return difference &&
+         sameValue(form, form.nodes[difference->maximum].operands[0]) == sameValue(form, difference->element);
 }
 
 std::optional<SigmoidOfStep> sigmoidOf(const ScalarSteps &steps, size_t operands, size_t step) {

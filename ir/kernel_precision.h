@@ -14,6 +14,9 @@ std::vector<bool> readIn16Bits(const KernelInfo &form);
 /// Whether the node is e^(x - m) as said above.
 bool isExpBelowMaximum(const KernelInfo &form, unsigned id);
 
+/// Whether step `step` of the node is e^y with y NaN or at most 0: -|x|, or x - m, m the maximum of x over its row.
+bool isExpAtMostOne(const KernelInfo &form, unsigned id, size_t step);
+
 /// sigmoid(x), or sigmoid(-x) if `isMirrored`, of the value with this number.
 struct SigmoidOfStep {
   unsigned x = 0;

@@ -22,6 +22,7 @@ public:
   Arithmetic(LaneBuilder &b, Type type) : Arithmetic(b.builder, b.loc, type, b.target) { isBeforeFlags = true; }
 
   Value exp(Value x);
+  Value expAtMostOne(Value x);
   Value normalExp(Value x);
   Value exp2(Value x);
   Value sigmoid(Value x);
@@ -194,6 +195,17 @@ Value Arithmetic::exp(Value x) {
   x = select(compare(Predicate::OGT, x, 89.5), literal(89.5), x);
   Reduced r = reduce(x);
   return scale(add(expm1Reduced(r.rest), literal(1)), r.power, r.biased);
+}
+
+/// e^x for x <= 0 and NaN. For n from -152 to 0 the factor 2^(n + raisedBy) is a normal number, and the product with
+/// it, too, so that the one rounding of a denormal result comes last, as in exp().
+Value Arithmetic::expAtMostOne(Value x) {
+  if (hasScaling())
+    return exp(x);
+  constexpr int raisedBy = 64;
+  const Reduced r = reduce(select(compare(Predicate::OLT, x, -105), literal(-105), x), exponentBias + raisedBy);
+  Value raised = mul(add(expm1Reduced(r.rest), literal(1)), powerOfTwo(r.biased));
+  return mul(raised, literal(std::ldexp(1.0, -raisedBy)));
 }
 
 /// e^x where that is a normal number, so that one factor 2^n is enough, and 0 for x from -88 to -87.7; NaN stays NaN.
@@ -505,7 +517,9 @@ void expandMath(Operation *root, const VectorTarget &target) {
     Arithmetic a(builder, op->getLoc(), op->getResult(0).getType(), target);
     Value x = op->getOperand(0), y;
     if (isa<math::ExpOp>(op))
-      y = op->hasAttr(isNormalExpAttr) ? a.normalExp(x) : a.exp(x);
+      y = op->hasAttr(isNormalExpAttr)      ? a.normalExp(x)
+          : op->hasAttr(isAtMostOneExpAttr) ? a.expAtMostOne(x)
+                                            : a.exp(x);
     else if (isa<math::Exp2Op>(op))
       y = a.exp2(x);
     else if (isa<math::LogOp>(op))

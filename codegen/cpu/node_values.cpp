@@ -162,10 +162,13 @@ Value NodeValues::compute(unsigned id, Operand operand, bool vector) {
     SmallVector<Value> operands;
     for (unsigned k = 0; k < facts(step.opcode).operands; ++k)
       operands.push_back(numbered[step.operands[k]]);
-    if (approximates && isExpBelowMaximum(info, id))
+    if (approximates && isExpBelowMaximum(info, id)) {
       numbered.push_back(nearExp(b, operands[0]));
-    else
-      numbered.push_back(b.step(step.opcode, type, operands));
+      continue;
+    }
+    numbered.push_back(b.step(step.opcode, type, operands));
+    if (isExpAtMostOne(info, id, i))
+      numbered.back().getDefiningOp()->setAttr(isAtMostOneExpAttr, b.builder.getUnitAttr());
   }
   return b.round(numbered[steps.result], b.element(node.type));
 }
