@@ -15,8 +15,8 @@ void expandMath(mlir::Operation *root, const VectorTarget &target);
 /// An attribute of a math.exp whose argument is NaN or between -87 and 88: its result is a normal number, which costs a
 /// third less. Its bits are those of any other math.exp.
 constexpr llvm::StringLiteral isNormalExpAttr = "tcc.normal";
-/// An attribute of a math.exp whose argument is NaN or at most 0, which costs a third less without an instruction for
-/// scaling. Its bits are those of any other math.exp.
+/// An attribute of a math.exp whose argument is NaN or at most 0: where no instruction scales by 2^n, that costs a
+/// quarter less. Its bits are those of any other math.exp.
 constexpr llvm::StringLiteral isAtMostOneExpAttr = "tcc.at_most_one";
 
 /// sigmoid(x) of f32, a scalar or a vector, with an error of at most 3 units in the last place; a denormal result may

@@ -304,7 +304,7 @@ TEST_F(Pipeline, phasesSayWhatDoesNotBelong) {
               tail = "\n return %r : tensor<4xf32>\n}";
   for (const Case &sample :
        {Case{head + "%r = tcc.relu %x : tensor<4xf32>" + tail,
-             "'tcc.silu' op may not stand in phase 'joint': composite ops are expanded by 'decompose'\n", Phase::joint},
+             "'tcc.relu' op may not stand in phase 'joint': composite ops are expanded by 'decompose'\n", Phase::joint},
         Case{head +
                  "%s = tcc.reduce_sum %x axes [0] : tensor<4xf32> -> tensor<1xf32>\n"
                  "%l = tcc.reshape %s : tensor<1xf32> -> tensor<f32>\n"
