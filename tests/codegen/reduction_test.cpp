@@ -87,7 +87,7 @@ TEST(CpuRows, AnExponentialBelowTheMaximumIsApproximated) {
       }
 }
 
-/// e^(x - m) for m the maximum of a row of x (`other`: of z) in one kernel; x - m, and e^ of that as a kernel reads it.
+/// x - m for m the maximum of a row of x, or of z; e^(x - m) in the same kernel, and by a kernel that reads x - m.
 struct Exponentials {
   std::vector<double> differences, fused, apart;
 };
@@ -122,7 +122,7 @@ TEST(CpuRows, AnExponentialOfAtMostOneHasTheBitsOfOthers) {
     x.push_back(static_cast<float>(i < 400 ? -i * 0.6 : 3 * std::sin(i)));
   x[450] = -std::numeric_limits<double>::infinity();
   x[650] = NAN;
-  x[799] = std::numeric_limits<double>::infinity(); // ∞ - ∞ in the row of NaN
+  x[500] = std::numeric_limits<double>::infinity(); // ∞ - ∞
   for (const cpu::Target &target : runnableTargets())
     for (const bool steady : {false, true})
       for (const char *of : {"x", "z"}) {
