@@ -65,12 +65,12 @@ void emitAttention(OpBuilder &builder, StringRef symbol, const AttentionForm &fo
 //===- memory --------------------------------------------------------------------------------------------------===//
 
 AttentionBlocks::AttentionBlocks(const AttentionForm &form, const VectorTarget &target)
-    : byTiles(target.hasTiles && form.element == ElementType::bf16 && !form.bias), lanes(target.lanes),
-      tileVectors(target.lanes == 16 ? 4
-                  : target.hasFma    ? 3
-                                     : 2),
+    : byTiles(target.hasTiles && !form.bias), parts(byTiles && form.element == ElementType::f32 ? 3 : 1),
+      lanes(target.lanes), tileVectors(target.lanes == 16 ? 4
+                                       : target.hasFma    ? 3
+                                                          : 2),
       weighedVectors(target.lanes == 16 ? 4 : 2),
-      perWord(form.element == ElementType::bf16 && (byTiles || target.hasBf16Products) ? 2 : 1),
+      perWord(byTiles || (form.element == ElementType::bf16 && target.hasBf16Products) ? 2 : 1),
       steps((form.width + perWord - 1) / perWord), words(llvm::alignTo(steps, lanes)),
       width(llvm::alignTo(form.width, lanes)), bytes(0) {
   if (byTiles)
@@ -112,22 +112,23 @@ void AttentionBlocks::layOutTiles(const AttentionForm &form) {
   rows = span;
   // Backward, pairs of dS grow with it, and they are read again from the first cache; forward, only the table of kept
   // pairs grows, where there is one.
-  keys = backward ? 128 : form.dropout ? 512 : 1 << 20;
-  bytesOfKey = backward ? 2 * (4 * words) + 2 * width : 4 * words + 2 * width;
-  zeros = take(words);
+  keys = backward ? (parts == 1 ? 128 : 64) : form.dropout ? 512 : 1 << 20;
+  bytesOfKey = parts * (backward ? 2 * (4 * words) + 2 * width : 4 * words + 2 * width);
+  zeros = take(std::max(width, words));
   configuration = take(16);
-  queryColumns = take(words * queries);
+  queryColumns = take(parts * words * queries);
   scores = take((backward ? 1 : 2) * span * span); // forward: of this step and the next one
-  weightPairs = backward ? take(keys / 2 * queries) : 0;
+  weightPairs = backward ? take(parts * keys / 2 * queries) : 0;
   sums = take(2 * words * queries);
   top = take(queries);
   total = take(queries);
-  dOutColumns = backward ? take(words * queries) : 0;
-  queryPairs = backward ? take(queries / 2 * width) : 0;
-  dOutPairs = backward ? take(queries / 2 * width) : 0;
+  dOutColumns = backward ? take(parts * words * queries) : 0;
+  queryPairs = backward ? take(parts * queries / 2 * width) : 0;
+  dOutPairs = backward ? take(parts * queries / 2 * width) : 0;
   dP = backward ? take(span * span) : 0;
-  weights = take(span * (backward ? queries / 2 : span));
-  dWeights = backward ? take(span * queries / 2) : 0;
+  weights = take(parts * span * (backward ? queries / 2 : span));
+  dWeights = backward ? take(parts * span * queries / 2) : 0;
+  outRows = backward && parts > 1 ? take(parts * words * queries) : 0;
 }
 
 int64_t AttentionBlocks::keyBytes(int64_t allKeys) const {

@@ -56,13 +56,14 @@ enum class AttentionNumber : uint8_t {
 };
 
 /// How the scratch of one worker is laid out. Places are in bytes from its start. A word is what one lane holds: an
-/// f32, or a pair of bf16 where the target multiplies pairs.
+/// f32, or a pair of bf16 where the target multiplies pairs, as AMX's tiles do.
 struct AttentionBlocks {
   static constexpr int64_t queries = 64; // of a block
   static constexpr int64_t fewKeys = 16; // where the mask hides a part of a block, keys are multiplied by so many
   int64_t keys = 64;                     // of a block
   int64_t rows = 4; // keys that are multiplied at once (with AMX 32); dK and dV have room for this many beyond the last
   bool byTiles;     // whether the functions of attention_amx.h are emitted, which use AMX
+  int64_t parts;    // bf16 that an element becomes: with AMX 3 of an f32, else 1
   int64_t lanes;    // 32-bit lanes of a vector
   // Vectors of a block of registers, side by side: as many as there are registers for, without a fused multiply-add one
   // fewer, whose place a product takes.
@@ -87,8 +88,8 @@ struct AttentionBlocks {
   int64_t zeros, queryColumns, dOutColumns, queryPairs, dOutPairs, scores, dP, weightPairs, sums, top, total, packedEnd,
       kept;
   // With AMX alone: the configuration of its tiles; P and dS as left factors. Forward: P of this step and of the one
-  // before, as right factors.
-  int64_t configuration, weights, dWeights;
+  // before, as right factors. Backward in f32: rows of out.
+  int64_t configuration, weights, dWeights, outRows;
 
   // Bytes of all these. A head's packed keys follow; backward with one part adds sums of dK and dV.
   int64_t bytes;

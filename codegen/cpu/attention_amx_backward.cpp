@@ -4,7 +4,7 @@
 //   2. for each head and block of queries: queries and dOut are packed, as columns and as pairs of rows; each query's
 //      delta = dOut · out is summed;
 //   3. for each block of keys that one of them sees, 32 keys and 32 queries at a time: scores and dP by tiles,
-//      P = 2^(scores - lse), dS = P · (dP - delta), both rounded. Dropout sets dP, and the P that dV reads, to 0 for a
+//      P = e^(scores - lse), dS = P · (dP - delta), both rounded. Dropout sets dP, and the P that dV reads, to 0 for a
 //      pair that it drops, and multiplies them by keepScale for any other. Then dV += Pᵀ·dOut, dK += dSᵀ·q, dQ += dS·k
 //      by tiles;
 //   4. dQ, and dK at last, are multiplied by the scale where they are written.
@@ -30,15 +30,17 @@ private:
   void runUnit(Value unit) override;
   void packKeys(const AttentionBlock &block);
   void runQueries(AttentionBlock block);
+  void sumDeltas(const AttentionBlock &block);
   void addKeys(const AttentionBlock &block);
   void differentiate(const AttentionBlock &block, Value group, Value keySpan);
   void addToKeys(const AttentionBlock &block, Value keySpan, Steps groups);
   void addToQueries(const AttentionBlock &block, Value group);
 
-  /// A row of 32 queries' P or dS, or (of half as many keys) one of 16 queries' pairs: words of `part`, which has
-  /// `rows` of them for each group.
-  Value row(int64_t part, Value group, int64_t rows, Value row) {
-    return t.at(place(part), b.add(b.mul(group, rows * tileRows), b.mul(row, tileRows)));
+  /// A row of one part of 32 queries' P or dS, or (of half as many keys) of 16 queries' pairs. Of each part there are
+  /// `rows` for a group: [group][part][row][16 words].
+  Value row(int64_t weights, Value group, int64_t part, int64_t rows, Value row) {
+    Value place = b.add(b.mul(group, blocks.parts * rows), part * rows);
+    return t.at(this->place(weights), b.mul(b.add(place, row), tileRows));
   }
 };
 
@@ -60,23 +62,45 @@ void TiledBackward::runUnit(Value unit) {
 
 void TiledBackward::packKeys(const AttentionBlock &block) {
   keyRows = packedKeys(0);
-  valueRows = packedKeys(4 * blocks.words);
-  keyColumns = packedKeys(8 * blocks.words);
+  valueRows = packedKeys(blocks.parts * 4 * blocks.words);
+  keyColumns = packedKeys(blocks.parts * 8 * blocks.words);
   amx.packRows(seenRows(k, block), keyRows);
   amx.packRows(seenRows(v, block), valueRows);
   amx.packTransposed(seenRows(k, block), keyColumns);
 }
 
 void TiledBackward::runQueries(AttentionBlock block) {
-  amx.packColumns(rowsOfQueries(q, block), signs, place(blocks.queryColumns));
+  amx.packColumns(rowsOfQueries(q, block), queryFactor, place(blocks.queryColumns));
   amx.packColumns(rowsOfQueries(dOut, block), {}, place(blocks.dOutColumns));
   amx.packRowPairs(rowsOfQueries(q, block), place(blocks.queryPairs));
   amx.packRowPairs(rowsOfQueries(dOut, block), place(blocks.dOutPairs));
-  sumProducts(block, rowsOfQueries(out, block), rowsOfQueries(dOut, block), place(blocks.total)); // deltas
-  loadLogarithms(block, lse, b.literal(t.f32, std::numbers::log2e), place(blocks.top));           // to the base 2
+  sumDeltas(block);
+  loadLogarithms(block, lse, isWide() ? Value() : b.literal(t.f32, std::numbers::log2e), place(blocks.top));
   t.fill(place(blocks.sums), 2 * blocks.words * queries, 0);
   forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
   amx.storeTransposed(place(blocks.sums), resultOfQueries(dQ, block), true, [&](Value) { return scale; });
+}
+
+/// Each query's dOut · out. In f32 it is summed as a dP is, by tiles, of which the diagonal is taken: where a query
+/// gives one key all its weight, out is that key's value, and dP - delta is exactly 0 then, as the gradient is. In
+/// bf16, dS is rounded to fewer bits than that would save.
+void TiledBackward::sumDeltas(const AttentionBlock &block) {
+  if (!isWide())
+    return sumProducts(block, rowsOfQueries(out, block), rowsOfQueries(dOut, block), place(blocks.total));
+
+  amx.packRows(rowsOfQueries(out, block), place(blocks.outRows));
+  AttentionBlock own = block;
+  own.firstKey = b.i64(0);
+  t.forEach(b.i64(0), t.ceilDiv(block.queryCount, span), 1, [&](Value group) {
+    multiply(own, group, group, place(blocks.outRows), place(blocks.dOutColumns), place(blocks.dP), span * rowBytes);
+    for (int64_t half = 0; half < vectors; ++half)
+      t.forEach(tileRows, 1, [&](Value lane) {
+        Value row = b.add(lane, half * tileRows);
+        Value sum =
+            b.load(t.at(t.at(place(blocks.dP), half * span * tileRows), b.add(b.mul(row, tileRows), lane)), t.f32);
+        b.store(sum, t.at(place(blocks.total), b.add(b.mul(group, span), row)), t.f32);
+      });
+  });
 }
 
 void TiledBackward::addKeys(const AttentionBlock &block) {
@@ -109,7 +133,7 @@ void TiledBackward::differentiate(const AttentionBlock &block, Value group, Valu
       auto loaded = [&](int64_t part) {
         return t.loadWords(t.at(t.at(place(part), i * span * tileRows), b.mul(inSpan, tileRows)));
       };
-      Value p = amx.powerOfTwo(t.subF(t.mulF(loaded(blocks.scores), exponentScale), logarithms[i]));
+      Value p = power(t.subF(exponentOf(loaded(blocks.scores)), logarithms[i]));
       Value dP = loaded(blocks.dP), kept = isKept(block, key, lanes[i]);
       if (kept)
         dP = whereKept(kept, t.mulF(dP, keepScale));
@@ -124,32 +148,36 @@ void TiledBackward::differentiate(const AttentionBlock &block, Value group, Valu
       return std::pair(p, dS);
     };
     t.forEach(b.i64(0), b.i64(span), 2, [&](Value inSpan) {
-      Value key = b.add(b.mul(keySpan, span), inSpan), differences[2];
+      Value key = b.add(b.mul(keySpan, span), inSpan);
+      AmxTiles::Parts differences[2];
       for (int64_t i = 0; i < 2; ++i) {
         Value one = b.add(key, i);
         auto [p0, dS0] = pair(b.add(inSpan, i), one, 0);
         auto [p1, dS1] = pair(b.add(inSpan, i), one, 1);
-        differences[i] = t.narrowNeighbours(dS0, dS1);
-        t.storeWords(t.narrowNeighbours(p0, p1), row(blocks.weights, group, span, b.add(inSpan, i)));
-        t.storeWords(differences[i], row(blocks.dWeights, group, span, b.add(inSpan, i)));
+        differences[i] = amx.neighbours(dS0, dS1);
+        const AmxTiles::Parts weights = amx.neighbours(p0, p1);
+        for (int64_t part = 0; part < blocks.parts; ++part) {
+          t.storeWords(weights[part], row(blocks.weights, group, part, span, b.add(inSpan, i)));
+          t.storeWords(differences[i][part], row(blocks.dWeights, group, part, span, b.add(inSpan, i)));
+        }
       }
       for (int64_t half = 0; half < 2; ++half)
-        t.storeWords(amx.interleaved(differences[0], differences[1], half > 0),
-                     row(blocks.weightPairs, b.add(b.mul(group, 2), half), blocks.keys / 2, b.div(key, 2)));
+        for (int64_t part = 0; part < blocks.parts; ++part)
+          t.storeWords(amx.interleaved(differences[0][part], differences[1][part], half > 0),
+                       row(blocks.weightPairs, b.add(b.mul(group, 2), half), part, blocks.keys / 2, b.div(key, 2)));
     });
     return SmallVector<Value>();
   });
 }
 
 void TiledBackward::addToKeys(const AttentionBlock &block, Value keySpan, Steps groups) {
-  Type i8 = b.builder.getI8Type();
-  Value key = b.mul(keySpan, span), zero = b.i64(0);
+  Value key = b.mul(keySpan, span);
   Value offset = b.mul(b.add(block.firstKey, key), blocks.width);
   auto add = [&](Value sums, int64_t weights, int64_t pairs) {
     amx.productOfColumns({t.at(sums, offset), 4 * blocks.width, 4 * blocks.width * tileRows, rowBytes},
-                         {place(weights), tileBytes, span * rowBytes},
-                         {b.offset(place(pairs), i8, zero), queries / 2 * rowBytes, tileBytes}, blocks.width / tileRows,
-                         groups.begin, groups.end);
+                         {place(weights), tileBytes, blocks.parts * span * rowBytes, span * rowBytes},
+                         {place(pairs), blocks.parts * queries / 2 * rowBytes, tileBytes, queries / 2 * rowBytes},
+                         blocks.width / tileRows, groups.begin, groups.end);
   };
   b.when(t.is(Predicate::slt, groups.begin, groups.end), [&] {
     add(sumsOfV, blocks.weights, blocks.dOutPairs);
@@ -160,14 +188,15 @@ void TiledBackward::addToKeys(const AttentionBlock &block, Value keySpan, Steps 
 void TiledBackward::addToQueries(const AttentionBlock &block, Value group) {
   Type i8 = b.builder.getI8Type();
   Steps steps = keySpans(block, group);
-  int64_t ofKeys = blocks.width * rowBytes, ofQueries = 2 * blocks.words * rowBytes;
+  int64_t ofKeys = blocks.parts * blocks.width * rowBytes, ofQueries = 2 * blocks.words * rowBytes,
+          ofPairs = blocks.keys / 2 * rowBytes;
   Value keys = b.offset(keyColumns, i8, b.mul(b.div(block.firstKey, span), ofKeys));
   Value sums = b.offset(place(blocks.sums), i8, b.mul(group, 2 * ofQueries));
   b.when(t.is(Predicate::slt, steps.begin, steps.end), [&] {
-    amx.productOfRows(
-        {sums, rowBytes, tileBytes, ofQueries}, {keys, tileBytes, ofKeys},
-        {row(blocks.weightPairs, b.mul(group, 2), blocks.keys / 2, b.i64(0)), blocks.keys / 2 * rowBytes, tileBytes},
-        blocks.width / tileRows, steps.begin, steps.end);
+    amx.productOfRows({sums, rowBytes, tileBytes, ofQueries}, {keys, tileBytes, ofKeys, blocks.width * rowBytes},
+                      {row(blocks.weightPairs, b.mul(group, 2), 0, blocks.keys / 2, b.i64(0)), blocks.parts * ofPairs,
+                       tileBytes, ofPairs},
+                      blocks.width / tileRows, steps.begin, steps.end);
   });
 }
 

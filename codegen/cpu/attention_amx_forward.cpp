@@ -2,13 +2,14 @@
 // lanes of a vector are queries. For each unit:
 //   1. The head's keys are packed, and its values transposed.
 //   2. For each block of queries, which is packed as columns, and each block of keys that one of these queries sees, 32
-//      keys and 32 queries at a time (a step): tiles compute the scores. If the largest score is more than a few powers
-//      of two above the base, it becomes the base, and what was summed so far is scaled to it. The probabilities,
-//      powers of two relative to the base, are rounded and stored as pairs of keys. They are summed, and tiles add the
-//      values that they weigh.
+//      keys and 32 queries at a time (a step): tiles compute the scores. If the largest score is above the base (of
+//      bf16: more than a few powers of two), it becomes the base, and what was summed so far is scaled to it. The
+//      probabilities, powers relative to the base, are rounded and stored as pairs of keys. They are summed, and tiles
+//      add the values that they weigh.
 //   3. `out` is the sum of values / the sum of probabilities (times keepScale). The log-sum-exp follows from the base
 //      and the sum of probabilities.
-// So a probability may be larger than 1, by a few powers of two: neither its rounding nor the sums suffer from it.
+// So in bf16 a probability may be larger than 1, by a few powers of two: neither its rounding nor the sums suffer from
+// it. In f32 it may not, so that a query that gives one key all its weight has exactly that key's value.
 //
 // Tiles and vectors compute at the same time if their instructions stand close together. So while vectors compute the
 // probabilities of one step, tiles compute the next step's scores and add the values of the step before.
@@ -20,7 +21,7 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
-constexpr double growth = 8; // powers of two that scores may be above their base
+constexpr double growth = 8; // powers of two that scores of bf16 may be above their base
 
 class TiledForward : public AmxFunction {
 public:
@@ -66,7 +67,7 @@ private:
   void finish(const AttentionBlock &block);
 
   Value scoresOf(Value parity) { return t.at(place(blocks.scores), b.mul(parity, span * span)); }
-  Value weightsOf(Value parity) { return t.at(place(blocks.weights), b.mul(parity, span * span / 2)); }
+  Value weightsOf(Value parity) { return t.at(place(blocks.weights), b.mul(parity, blocks.parts * span * span / 2)); }
   Value other(Value parity) { return t.sub(b.i64(1), parity); }
   /// A vector of a key's scores, or (of half as many rows) of a pair of keys' weights.
   Value row(Value part, Value row, int64_t vector, int64_t rows) {
@@ -86,7 +87,7 @@ void TiledForward::runUnit(Value unit) {
   base = place(blocks.top);
   total = place(blocks.total);
   keyRows = packedKeys(0);
-  valueColumns = packedKeys(4 * blocks.words);
+  valueColumns = packedKeys(blocks.parts * 4 * blocks.words);
   amx.packRows(seenRows(k, block), keyRows);
   amx.packTransposed(seenRows(v, block), valueColumns);
 
@@ -105,7 +106,7 @@ void TiledForward::runUnit(Value unit) {
 }
 
 void TiledForward::runQueries(AttentionBlock block) {
-  amx.packColumns(rowsOf(0, block.batch, block.head, block.firstQuery, block.queryCount), signs,
+  amx.packColumns(rowsOf(0, block.batch, block.head, block.firstQuery, block.queryCount), queryFactor,
                   place(blocks.queryColumns));
   t.fill(base, queries, -infinity);
   t.fill(total, queries, 0);
@@ -154,7 +155,7 @@ TiledForward::Carried TiledForward::runStep(const AttentionBlock &block, Step st
   fill(5, 3, topsInPieces(nextScores, tops));
   fill(4, 4, valuesInPieces(before));
   weigh(block, step, scores, weightsOf(before.parity), bases, slots);
-  int64_t ofKeys = blocks.width * rowBytes, ofQueries = 2 * blocks.words * rowBytes;
+  int64_t ofKeys = blocks.parts * blocks.width * rowBytes, ofQueries = 2 * blocks.words * rowBytes;
   Value key = b.add(b.div(block.firstKey, span), step.span);
   return {b.integer(b.builder.getI1Type(), 1), b.offset(valueColumns, i8, b.mul(key, ofKeys)),
           b.offset(place(blocks.sums), i8, b.mul(step.group, 2 * ofQueries)), other(before.parity), tops};
@@ -172,10 +173,11 @@ AmxTiles::Pieces TiledForward::valuesInPieces(const Carried &before) {
   AmxTiles::Pieces pieces;
   for (int64_t tile = 0; tile < tiles; tile += 2) {
     Value offset = b.i64(tile * tileBytes);
-    AmxTiles::Pieces some = amx.productInPieces({b.offset(before.sums, i8, offset), rowBytes, tileBytes, ofQueries},
-                                                {b.offset(before.values, i8, offset), tileBytes, 0},
-                                                {weightsOf(other(before.parity)), tileBytes, 0},
-                                                std::min<int64_t>(2, tiles - tile), 2, 1, true);
+    AmxTiles::Pieces some =
+        amx.productInPieces({b.offset(before.sums, i8, offset), rowBytes, tileBytes, ofQueries},
+                            {b.offset(before.values, i8, offset), tileBytes, 0, blocks.width * rowBytes},
+                            {weightsOf(other(before.parity)), blocks.parts * tileBytes, 0, tileBytes},
+                            std::min<int64_t>(2, tiles - tile), 2, 1, true);
     for (std::function<void()> &piece : some)
       pieces.push_back([this, piece, isPending = before.isPending] { b.when(isPending, piece); });
   }
@@ -220,13 +222,13 @@ SmallVector<Value> TiledForward::rebase(Value group, Carried &before) {
   Value changes;
   for (int64_t v = 0; v < vectors; ++v) {
     Value address = t.at(base, lane(group, v)), last = t.loadWords(address), none = t.floats(-infinity);
-    Value top = choose(is(arith::CmpFPredicate::OEQ, tops[v], none), none, t.mulF(tops[v], exponentScale));
-    Value grows = is(arith::CmpFPredicate::OGT, top, t.addF(last, t.floats(growth)));
+    Value top = choose(is(arith::CmpFPredicate::OEQ, tops[v], none), none, exponentOf(tops[v]));
+    Value grows = is(arith::CmpFPredicate::OGT, top, isWide() ? last : t.addF(last, t.floats(growth)));
     Value after = choose(grows, top, last);
     t.storeWords(after, address);
     // A query that has seen no key yet has no base.
     bases.push_back(choose(is(arith::CmpFPredicate::OEQ, after, none), t.floats(0), after));
-    keep.push_back(amx.powerOfTwo(t.subF(last, bases[v])));
+    keep.push_back(power(t.subF(last, bases[v])));
     Value hasSums = is(arith::CmpFPredicate::UNE, last, none);
     Value any = b.create<LLVM::vector_reduce_or>(b.builder.getI1Type(), b.both(grows, hasSums));
     changes = changes ? b.create<arith::OrIOp>(changes, any) : any;
@@ -263,12 +265,13 @@ void TiledForward::weigh(const AttentionBlock &block, Step step, Value scores, V
         Value parts[2], sum;
         for (int64_t i = 0; i < 2; ++i) {
           Value one = b.add(key, i);
-          Value p = amx.powerOfTwo(t.subF(t.mulF(t.loadWords(row(scores, one, v, span)), exponentScale), bases[v]));
+          Value p = power(t.subF(exponentOf(t.loadWords(row(scores, one, v, span))), bases[v]));
           sum = sum ? t.addF(sum, p) : p;
           parts[i] = whereKept(isKept(block, b.add(firstKey, one), lane(step.group, v)), p);
         }
         next.push_back(t.addF(before[v], sum));
-        t.storeWords(t.narrowPairs(parts[0], parts[1]), row(weights, pair, v, span / 2));
+        for (auto [part, words] : llvm::enumerate(amx.pairs(parts[0], parts[1])))
+          t.storeWords(words, row(weights, pair, v * blocks.parts + static_cast<int64_t>(part), span / 2));
       }
       return next;
     });
@@ -285,7 +288,7 @@ void TiledForward::finish(const AttentionBlock &block) {
   t.forEach(b.i64(0), block.queryCount, blocks.lanes, [&](Value lane) {
     Value sum = t.loadWords(t.at(total, lane)), bits = t.loadWords(t.at(base, lane)), one = t.floats(1);
     Value none = is(arith::CmpFPredicate::OEQ, sum, t.floats(0));
-    Value logarithm = t.addF(t.mulF(bits, t.floats(std::numbers::ln2)), b.create<math::LogOp>(sum));
+    Value logarithm = t.addF(isWide() ? bits : t.mulF(bits, t.floats(std::numbers::ln2)), b.create<math::LogOp>(sum));
     Value kept = keepScale ? keepScale : one;
     t.storeWords(b.create<arith::DivFOp>(kept, choose(none, one, sum)), t.at(total, lane));
     t.storeWords(choose(none, t.floats(-infinity), logarithm), t.at(base, lane));

@@ -10,10 +10,14 @@ using Predicate = arith::CmpIPredicate;
 
 void AmxFunction::beginWorker() {
   amx.configure(place(blocks.configuration));
+  if (isWide()) {
+    queryFactor = scale;
+    return;
+  }
   Type i32 = b.builder.getI32Type();
   Value bits = b.create<LLVM::BitcastOp>(b.vector(i32), scale);
   Value sign = b.create<arith::AndIOp>(bits, b.integer(b.vector(i32), int64_t(1) << 31));
-  signs = b.create<arith::OrIOp>(sign, b.create<arith::ShRUIOp>(sign, b.integer(b.vector(i32), 16)));
+  queryFactor = b.create<arith::OrIOp>(sign, b.create<arith::ShRUIOp>(sign, b.integer(b.vector(i32), 16)));
   Value magnitude = b.create<LLVM::BitcastOp>(b.vector(t.f32), b.create<arith::XOrIOp>(bits, sign));
   // Never 0, since the scores of hidden pairs are -inf.
   Value scaled = t.mulF(magnitude, t.floats(std::numbers::log2e)), least = t.floats(0x1p-126);
@@ -41,11 +45,11 @@ void AmxFunction::multiply(const AttentionBlock &block, Value group, Value keySp
 AmxTiles::Pieces AmxFunction::multiplyInPieces(const AttentionBlock &block, Value group, Value keySpan,
                                                Value packedRows, Value columns, Value to, int64_t across) {
   Type i8 = b.builder.getI8Type();
-  int64_t steps = 2 * blocks.words / span;
+  int64_t steps = 2 * blocks.words / span, ofRows = blocks.parts * steps * tileBytes,
+          ofColumns = blocks.parts * blocks.words * rowBytes;
   Value key = b.add(b.div(block.firstKey, span), keySpan);
-  TileFactor left{b.offset(packedRows, i8, b.mul(key, 2 * steps * tileBytes)), steps * tileBytes, tileBytes};
-  TileFactor right{b.offset(columns, i8, b.mul(group, 2 * blocks.words * rowBytes)), blocks.words * rowBytes,
-                   tileBytes};
+  TileFactor left{b.offset(packedRows, i8, b.mul(key, 2 * ofRows)), ofRows, tileBytes, steps * tileBytes};
+  TileFactor right{b.offset(columns, i8, b.mul(group, 2 * ofColumns)), ofColumns, tileBytes, blocks.words * rowBytes};
   return amx.productInPieces({to, rowBytes, tileBytes, across}, left, right, 2, 2, steps, false);
 }
 

@@ -20,11 +20,18 @@ protected:
   AmxTiles amx;
   LaneBuilder &b;
   const AttentionBlocks &blocks;
-  mlir::Value exponentScale; // |scale| · log2(e), by which scores are multiplied; packed queries have the scale's sign
-  mlir::Value signs;         // the sign bits of a word of queries that are flipped when it is packed
+  // Of f32, packed queries are multiplied by the scale, and exponentials are powers of e. Of bf16 they have the scale's
+  // sign alone, since multiplying would round them again, and exponentials are powers of two.
+  mlir::Value queryFactor;   // what packColumns() takes for queries
+  mlir::Value exponentScale; // of bf16: |scale| · log2(e), by which scores are multiplied
 
   void beginWorker() override;
   void endWorker() override { amx.release(); }
+
+  bool isWide() const { return blocks.parts > 1; } // whether elements are f32
+  /// The exponent that belongs to a score, and the power of an exponent that is hardly above 0.
+  mlir::Value exponentOf(mlir::Value score) { return isWide() ? score : t.mulF(score, exponentScale); }
+  mlir::Value power(mlir::Value exponent) { return isWide() ? t.exponential(exponent) : amx.powerOfTwo(exponent); }
 
   int64_t rowTiles() const { return 2 * blocks.words * 2 / rowBytes; } // of a packed row: steps of 32 elements
 

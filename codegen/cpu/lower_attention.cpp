@@ -168,7 +168,7 @@ void lowerAttention(const StructuredCall &call, const AttentionForm &form, int t
   auto results = static_cast<uint32_t>(call.results.size() + 1); // and the scratch
   plan.instructions.push_back(callOf(form, scratch.workers, 1, std::move(args), results, plan, kernels));
   plan.instructions.back().label = labelOf(work);
-  if (blocks.byTiles || blocks.perWord > 1)
+  if (form.element == ElementType::bf16 && blocks.perWord > 1)
     plan.instructions.back().arithmetic = runtime::DType::bf16;
   if (!work.hasSumsOfUnits())
     return;

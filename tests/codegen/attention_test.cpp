@@ -286,6 +286,32 @@ TEST_P(Attention, equalsTheInterpreterOnRandomShapes) {
   expectRight(ofElement(list, GetParam()), {}, {2});
 }
 
+// Factors that are powers of two change no rounding, however many parts an element is multiplied in.
+TEST_P(Attention, scalesWithItsOperands) {
+  constexpr int v = 2, dOut = 3, exponents[] = {-90, 80};
+  Sizes sizes{.queries = 70, .keys = 70, .heads = 2, .keyHeads = 2, .width = 33, .mask = "diagonal 0"};
+  sizes.element = GetParam();
+  Graphs graph(sizes);
+  std::optional<std::vector<RefTensor>> before = graph.run({});
+  ASSERT_TRUE(before) << graph.error;
+  for (auto [operand, scaled] : {std::pair(v, std::vector<int>{0, 2, 3}), {dOut, {2, 3, 4}}})
+    for (int exponent : exponents) {
+      SCOPED_TRACE("operand " + std::to_string(operand) + " times 2^" + std::to_string(exponent));
+      const RefTensor kept = graph.inputs[operand];
+      for (double &x : graph.inputs[operand].data)
+        x = std::ldexp(x, exponent);
+      std::optional<std::vector<RefTensor>> after = graph.run({});
+      ASSERT_TRUE(after) << graph.error;
+      graph.inputs[operand] = kept;
+      for (int result : scaled) {
+        int64_t wrong = 0;
+        for (auto [x, y] : llvm::zip_equal((*before)[result].data, (*after)[result].data))
+          wrong += std::ldexp(x, exponent) != y ? 1 : 0;
+        EXPECT_EQ(wrong, 0) << "result " << result;
+      }
+    }
+}
+
 //===- what is compiled ----------------------------------------------------------------------------------------===//
 
 const runtime::KernelCall *attentionCall(const runtime::Plan &plan, const std::string &label) {
@@ -329,7 +355,7 @@ TEST(AttentionCode, isShownAsText) {
   EXPECT_EQ(error, "kernel 'attention': the CPU has no 'attention_sideways f32 40'");
 }
 
-TEST(AttentionCode, multipliesBf16ByTilesWhereTheTargetHasThem) {
+TEST(AttentionCode, multipliesByTilesWhereTheTargetHasThem) {
   auto count = [](const char *text, const char *features, StringRef what) {
     std::string error;
     const KernelSource source = TextKernel{"attention", text};
@@ -340,13 +366,14 @@ TEST(AttentionCode, multipliesBf16ByTilesWhereTheTargetHasThem) {
     return StringRef(emitted).count(what);
   };
   constexpr const char *product = "call void @llvm.x86.tdpbf16ps", *none = "-amx-bf16";
-  for (const char *text : {"attention_forward bf16 40", "attention_backward bf16 64 dropout"}) {
+  for (const char *text : {"attention_forward bf16 40", "attention_backward bf16 64 dropout",
+                           "attention_forward f32 33", "attention_backward f32 64"}) {
     EXPECT_EQ(count(text, "", product) > 0, runtime::hasTiles()) << text;
     EXPECT_EQ(count(text, "", "call void @llvm.x86.ldtilecfg"), runtime::hasTiles() ? 1U : 0U) << text;
     EXPECT_EQ(count(text, "", "call void @llvm.x86.tilerelease"), runtime::hasTiles() ? 1U : 0U) << text;
     EXPECT_EQ(count(text, none, product), 0U) << text;
   }
-  EXPECT_EQ(count("attention_forward f32 64", "", product), 0U);
+  EXPECT_EQ(count("attention_forward f32 64 bias", "", product), 0U);
   EXPECT_EQ(count("attention_sums bf16 64", "", product), 0U);
 }
 
