@@ -104,6 +104,8 @@ private:
                    mlir::Value step);
   void forSteps(mlir::Value begin, mlir::Value end, AttentionTiles::Body body);
   void forSpans(const HeadRows &rows, int64_t step, AttentionTiles::Body body);
+  /// body(first, count) for each `atOnce` elements of a row; the last ones may be fewer.
+  void forElements(int64_t atOnce, llvm::function_ref<void(mlir::Value, int64_t)> body);
   mlir::Value halves(mlir::Value words);
   mlir::Value loadElements(mlir::Value row, mlir::Value first, int64_t elementsThere);
   llvm::SmallVector<mlir::Value> loadTransposed(const HeadRows &rows, mlir::Value firstRow, mlir::Value firstElement,
@@ -111,8 +113,6 @@ private:
   void packWideTransposed(const HeadRows &rows, mlir::Value to);
   void packWideColumns(const HeadRows &rows, mlir::Value factor, mlir::Value to);
   void packWideRowPairs(const HeadRows &rows, mlir::Value to);
-  void storeWideTransposed(mlir::Value from, const HeadRows &rows, bool isInterleaved,
-                           llvm::function_ref<mlir::Value(mlir::Value)> factor);
   void storeElements(mlir::Value words, mlir::Value address, int64_t count);
 };
 

@@ -75,6 +75,7 @@ void TiledBackward::runQueries(AttentionBlock block) {
   amx.packRowPairs(rowsOfQueries(q, block), place(blocks.queryPairs));
   amx.packRowPairs(rowsOfQueries(dOut, block), place(blocks.dOutPairs));
   sumDeltas(block);
+  // Of bf16 to the base 2.
   loadLogarithms(block, lse, isWide() ? Value() : b.literal(t.f32, std::numbers::log2e), place(blocks.top));
   t.fill(place(blocks.sums), 2 * blocks.words * queries, 0);
   forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });

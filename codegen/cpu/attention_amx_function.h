@@ -33,8 +33,6 @@ protected:
   mlir::Value exponentOf(mlir::Value score) { return isWide() ? score : t.mulF(score, exponentScale); }
   mlir::Value power(mlir::Value exponent) { return isWide() ? t.exponential(exponent) : amx.powerOfTwo(exponent); }
 
-  int64_t rowTiles() const { return 2 * blocks.words * 2 / rowBytes; } // of a packed row: steps of 32 elements
-
   struct Steps {
     mlir::Value begin, end;
   };

@@ -15,6 +15,13 @@ void AmxTiles::forSpans(const HeadRows &rows, int64_t step, AttentionTiles::Body
   t.forEach(low, high, step, body);
 }
 
+void AmxTiles::forElements(int64_t atOnce, function_ref<void(Value, int64_t)> body) {
+  int64_t whole = t.headWidth / atOnce * atOnce;
+  t.forEach(whole, atOnce, [&](Value element) { body(element, atOnce); });
+  if (whole < t.headWidth)
+    body(b.i64(whole), t.headWidth - whole);
+}
+
 // Rows of a head lie far apart, so the CPU does not guess which one comes next.
 constexpr int64_t ahead = 16; // rows between the one that is worked on and the one that is fetched
 
@@ -118,10 +125,7 @@ void AmxTiles::packWideTransposed(const HeadRows &source, Value to) {
           t.storeWords(words, t.at(block, b.mul(place, rows)));
         }
     };
-    int64_t whole = t.headWidth / rows * rows;
-    t.forEach(whole, rows, [&](Value element) { chunk(element, rows); });
-    if (whole < t.headWidth)
-      chunk(b.i64(whole), t.headWidth - whole);
+    forElements(rows, chunk);
   });
 }
 
@@ -185,10 +189,7 @@ void AmxTiles::packTransposed(const HeadRows &source, Value to) {
         }
       }
     };
-    int64_t whole = t.headWidth / span * span;
-    t.forEach(whole, span, [&](Value element) { chunk(element, span); });
-    if (whole < t.headWidth)
-      chunk(b.i64(whole), t.headWidth - whole);
+    forElements(span, chunk);
   });
 }
 
@@ -259,62 +260,32 @@ void AmxTiles::storeElements(Value words, Value address, int64_t count) {
     LLVM::MaskedStoreOp::create(b.builder, b.loc, halves(words), address, mask, 2U);
 }
 
-/// storeTransposed() to f32.
-void AmxTiles::storeWideTransposed(Value from, const HeadRows &target, bool isInterleaved,
-                                   function_ref<Value(Value)> factor) {
-  auto chunk = [&](Value group, int64_t half, Value element, int64_t elementsThere) {
-    Value tile = b.add(group, half * rows), scale = factor(tile);
-    Value corner = t.at(from, b.add(b.mul(tile, 2 * blocks.words), b.mul(element, rows)));
-    SmallVector<Value> sums;
-    for (int64_t i = 0; i < rows; ++i)
-      sums.push_back(t.mulF(t.loadWords(t.at(corner, i * rows)), scale));
-    for (auto [i, elements] : llvm::enumerate(t.transposed(sums))) {
-      auto lane = static_cast<int64_t>(i);
-      Value row = b.add(group, isInterleaved ? rowOfLane(lane, half > 0) : half * rows + lane);
-      b.when(t.is(Predicate::slt, row, target.count), [&, elements = elements] {
-        Value start = b.offset(target.base, t.element, b.add(t.times(row, target.stride), element));
-        b.storeLanes(elements, start, t.element, t.lanesOf(elementsThere, rows));
-      });
-    }
-  };
-  int64_t whole = t.headWidth / rows * rows;
-  t.forEach(b.i64(0), target.count, span, [&](Value group) {
-    for (int64_t half : {0, 1}) {
-      t.forEach(whole, rows, [&](Value element) { chunk(group, half, element, rows); });
-      if (whole < t.headWidth)
-        chunk(group, half, b.i64(whole), t.headWidth - whole);
-    }
-  });
-}
-
 void AmxTiles::storeTransposed(Value from, const HeadRows &target, bool isInterleaved,
                                function_ref<Value(Value)> factor) {
-  if (blocks.parts > 1)
-    return storeWideTransposed(from, target, isInterleaved, factor);
+  const bool isWide = blocks.parts > 1;
   auto chunk = [&](Value group, int64_t half, Value element, int64_t elementsThere) {
     Value tile = b.add(group, half * rows), scale = factor(tile); // words of a row that each tile's rows have
     Value corner = t.at(from, b.add(b.mul(tile, 2 * blocks.words), b.mul(element, rows)));
-    SmallVector<Value> pairs;
-    for (int64_t i = 0; i < span; i += 2) {
-      auto sums = [&](int64_t row) { return t.mulF(t.loadWords(t.at(corner, row * rows)), scale); };
-      pairs.push_back(t.narrowPairs(sums(i), sums(i + 1)));
-    }
-    for (auto [i, words] : llvm::enumerate(t.transposed(pairs))) {
+    auto sums = [&](int64_t row) { return t.mulF(t.loadWords(t.at(corner, row * rows)), scale); };
+    SmallVector<Value> columns;
+    for (int64_t i = 0; i < rows; ++i)
+      columns.push_back(isWide ? sums(i) : t.narrowPairs(sums(2 * i), sums(2 * i + 1)));
+    for (auto [i, words] : llvm::enumerate(t.transposed(columns))) {
       auto lane = static_cast<int64_t>(i);
       Value row = b.add(group, isInterleaved ? rowOfLane(lane, half > 0) : half * rows + lane);
       b.when(t.is(Predicate::slt, row, target.count), [&, words = words] {
         Value start = b.offset(target.base, t.element, b.add(t.times(row, target.stride), element));
-        storeElements(words, start, elementsThere);
+        if (isWide)
+          b.storeLanes(words, start, t.element, t.lanesOf(elementsThere, rows));
+        else
+          storeElements(words, start, elementsThere);
       });
     }
   };
-  int64_t whole = t.headWidth / span * span;
   t.forEach(b.i64(0), target.count, span, [&](Value group) {
-    for (int64_t half : {0, 1}) {
-      t.forEach(whole, span, [&](Value element) { chunk(group, half, element, span); });
-      if (whole < t.headWidth)
-        chunk(group, half, b.i64(whole), t.headWidth - whole);
-    }
+    for (int64_t half : {0, 1})
+      forElements(isWide ? rows : span,
+                  [&](Value element, int64_t elementsThere) { chunk(group, half, element, elementsThere); });
   });
 }
 
