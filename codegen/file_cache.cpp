@@ -194,15 +194,16 @@ std::optional<std::string> FileCache::find(std::string_view kind, std::string_vi
 }
 
 runtime::Error FileCache::make(const std::string &kindFolder) const {
-  std::error_code problem;
-  fs::create_directories(fs::path(folder).parent_path(), problem);
-  ::mkdir(folder.c_str(), 0700); // it may be there, or another process may have made it
+  if (runtime::Error error = runtime::makePrivateFolder(folder))
+    return error;
   struct stat status = {};
-  if (folder == userFolder() && ::lstat(folder.c_str(), &status) == 0 && status.st_uid == ::geteuid() &&
+  const bool isOfUsersChoice = std::getenv("TCC_CACHE_DIR") || folder != userFolder();
+  if (!isOfUsersChoice && ::lstat(folder.c_str(), &status) == 0 && status.st_uid == ::geteuid() &&
       S_ISDIR(status.st_mode) && (status.st_mode & (S_IWGRP | S_IWOTH)))
-    ::chmod(folder.c_str(), status.st_mode & 0755); // made with a umask that lets a group write
-  ::mkdir(kindFolder.c_str(), 0700);
+    ::chmod(folder.c_str(), status.st_mode & 07777 & ~mode_t{S_IWGRP | S_IWOTH}); // made where the umask is 002
   if (runtime::Error error = checkOwner(folder, true))
+    return error;
+  if (runtime::Error error = runtime::makePrivateFolder(kindFolder))
     return error;
   return checkOwner(kindFolder);
 }

@@ -20,10 +20,8 @@ namespace {
 std::string tuningFile() {
   namespace fs = std::filesystem;
   const std::string folder = cacheFolder("products");
-  std::error_code problem;
-  if (folder.empty() || (!fs::create_directories(folder, problem) && problem))
+  if (folder.empty() || runtime::makePrivateFolder(folder))
     return "";
-  fs::permissions(folder, fs::perms::owner_all, problem);
   return (fs::path(folder) / "algorithms.json").string();
 }
 

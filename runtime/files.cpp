@@ -238,6 +238,26 @@ std::string cacheFolder(std::string_view what) {
   return {};
 }
 
+Error makePrivateFolder(const std::string &path) {
+  if (::mkdir(path.c_str(), 0700) == 0)
+    return {};
+  if (errno == ENOENT) {
+    const std::string above = std::filesystem::path(path).parent_path().string();
+    if (above.empty() || above == path)
+      return systemError("make", path);
+    if (Error error = makePrivateFolder(above))
+      return error;
+    if (::mkdir(path.c_str(), 0700) == 0)
+      return {};
+  }
+  const int reason = errno;
+  std::error_code unknown;
+  if (reason == EEXIST && std::filesystem::is_directory(path, unknown))
+    return {};
+  errno = reason;
+  return systemError("make the folder", path);
+}
+
 void FileUses::reads(std::string what, const std::string &path) {
   uses.push_back({std::move(what), Kind::read, identityOf(path)});
 }

@@ -55,6 +55,10 @@ Expected<std::string> readFile(const std::string &path);
 /// folder; the others count as absolute paths alone. The result is empty if none of them names a folder.
 std::string cacheFolder(std::string_view what);
 
+/// Makes a folder, and those above it that are missing, for the user alone (mode 0700). One that is there stays as it
+/// is. The error names the folder that cannot be made.
+Error makePrivateFolder(const std::string &path);
+
 /// The files of one run of a program, collected before any is opened. Files are compared by device and inode, after
 /// links were followed; files that do not exist yet are compared by their resolved paths. Pipes and devices are equal
 /// to nothing.

@@ -159,10 +159,8 @@ std::string remember(const MachineLimits &limits) {
   const std::string path = rememberedPath(limits.threads);
   if (path.empty())
     return {};
-  std::error_code problem;
-  const fs::path folder = fs::path(path).parent_path();
-  if (fs::create_directories(folder, problem))
-    fs::permissions(folder, fs::perms::owner_all, problem);
+  if (makePrivateFolder(fs::path(path).parent_path().string()))
+    return {};
   const Json json = {{"version", fileVersion},
                      {"processor", processorName()},
                      {"instructions", productInstructions()},

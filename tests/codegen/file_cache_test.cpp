@@ -31,7 +31,7 @@ protected:
   }
   static mode_t modeOf(const std::string &path) {
     struct stat status = {};
-    return stat(path.c_str(), &status) == 0 ? status.st_mode & 0777 : 0;
+    return stat(path.c_str(), &status) == 0 ? status.st_mode & 07777 : 0;
   }
   /// Runs body in children; how many said that all was well.
   template <typename Body>
@@ -256,14 +256,27 @@ TEST_F(FileCacheTest, WhatIsTooLargePutsNothingOut) {
   EXPECT_EQ(files.find(kind, "key"), "code");
 }
 
-TEST_F(FileCacheTest, TheUsersFolderIsMadePrivate) {
-  const Variable own("TCC_CACHE_DIR", base.c_str());
+TEST_F(FileCacheTest, TheUsualFolderIsMadePrivateAndOneOfTheUsersChoiceIsLeftAsItIs) {
+  {
+    const Variable chosen("TCC_CACHE_DIR", nullptr), usual("XDG_CACHE_HOME", std::string(parent / "xdg").c_str());
+    fs::create_directories(parent / "xdg/tcc");
+    chmod((parent / "xdg/tcc").c_str(), 02775); // as with the umask 002
+    const FileCache files(FileCache::userFolder() + "/");
+    ASSERT_FALSE(files.store(kind, "key", "code"));
+    EXPECT_EQ(modeOf(parent / "xdg/tcc"), 02755u);
+    EXPECT_EQ(files.find(kind, "key"), "code");
+  }
+  const Variable chosen("TCC_CACHE_DIR", base.c_str());
+  const FileCache files(FileCache::userFolder());
   fs::create_directories(base);
-  chmod(base.c_str(), 0775); // as with the umask 002
-  const FileCache files(FileCache::userFolder() + "/");
+  for (mode_t mode : {0775u, 01777u, 02775u}) {
+    chmod(base.c_str(), mode);
+    EXPECT_NE(files.store(kind, "key", "code").message().find("its user alone can write to"), std::string::npos);
+    EXPECT_EQ(modeOf(base), mode);
+  }
+  fs::remove(base);
   ASSERT_FALSE(files.store(kind, "key", "code"));
-  EXPECT_EQ(modeOf(base), 0755u);
-  EXPECT_EQ(files.find(kind, "key"), "code");
+  EXPECT_EQ(modeOf(base), 0700u);
 }
 
 TEST_F(FileCacheTest, AFolderThatCannotBeWrittenIsAnErrorAndNoMore) {
