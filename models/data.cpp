@@ -2,6 +2,7 @@
 #include "frontend/quotes.h"
 #include "models/checksum.h"
 #include "models/example_tokens.h"
+#include "models/token_header.h"
 
 #include <algorithm>
 #include <bit>
@@ -16,8 +17,8 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 
 namespace {
 
-/// llm.c's shard header: 256 int32 values, of which the first three are magic number, version and token count.
-constexpr int64_t headerBytes = 256 * 4;
+constexpr int64_t headerBytes =
+    TokenHeader::size; // a shard's first three int32 are magic number, version and token count
 
 struct ShardKind {
   int32_t magic, version;

@@ -1,7 +1,6 @@
 #include "models/example_tokens.h"
-#include "frontend/files.h"
+#include "models/token_header.h"
 
-#include <array>
 #include <cstring>
 
 namespace tcc::models {
@@ -18,16 +17,13 @@ void ExampleTokens::endExample() {
 }
 
 void ExampleTokens::write(const std::string &path) const {
-  std::array<std::byte, 1024> header{};
+  TokenHeader header;
   const int32_t kind[] = {example_file::magic, example_file::version};
   const int64_t counts[] = {examples(), size()};
-  std::memcpy(header.data(), kind, sizeof kind);
-  std::memcpy(header.data() + sizeof kind, counts, sizeof counts);
-  AtomicFile file(path);
-  file.write(std::span<const std::byte>(header));
-  file.write(std::as_bytes(std::span(ends)));
-  file.write(std::as_bytes(std::span(tokens)));
-  file.commit();
+  std::memcpy(header.bytes.data(), kind, sizeof kind);
+  std::memcpy(header.bytes.data() + sizeof kind, counts, sizeof counts);
+  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(ends)), std::as_bytes(std::span(tokens))};
+  header.writeFile(path, parts);
 }
 
 } // namespace tcc::models

@@ -150,11 +150,8 @@ std::string exampleFile(const std::string &path, const ExampleReader &reader,
   const std::string way = lines.fingerprint();
   sum.add(std::as_bytes(std::span(way)));
   const std::string kept = keptTokensPath(sum.text(), ".examples", std::move(cache));
-  if (areKept(kept, TokenFormat::Examples)) {
-    report(fmt::format("tokens of {} are those of an earlier run: {}", path, kept));
+  if (areKept(kept, path, report))
     return kept;
-  }
-  report(fmt::format("tokenising {} …", path));
   int64_t number = 0;
   for (std::string_view rest = file.text(); !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size());

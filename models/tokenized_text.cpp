@@ -2,9 +2,8 @@
 #include "frontend/files.h"
 #include "frontend/quotes.h"
 #include "models/checksum.h"
-#include "models/data.h"
+#include "models/token_header.h"
 
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -19,12 +18,20 @@ constexpr int32_t shardMagic = 20240801, shardVersion = 7;
 
 } // namespace
 
-bool areKept(const std::string &path, TokenFormat format, int64_t vocabulary) {
-  try {
-    return fileExists(path) && TokenSource(path, vocabulary).format() == format;
-  } catch (const Error &) {
-    return false;
+bool areKept(const std::string &kept, const std::string &source, const std::function<void(std::string_view)> &report) {
+  if (fileExists(kept)) {
+    try {
+      if (hasItsChecksum(MappedFile(kept))) {
+        report(fmt::format("tokens of {} are those of an earlier run: {}", source, kept));
+        return true;
+      }
+      report(fmt::format("{}: damaged, or of another version of tcc; it is made anew", kept));
+    } catch (const Error &error) {
+      report(fmt::format("{}; it is made anew", error.what()));
+    }
   }
+  report(fmt::format("tokenising {} …", source));
+  return false;
 }
 
 bool isTokenFile(const std::string &path) {
@@ -38,14 +45,11 @@ bool isTokenFile(const std::string &path) {
 void writeTokenShard(const std::string &path, std::span<const int32_t> ids) {
   if (ids.size() > size_t(std::numeric_limits<int32_t>::max()))
     throw Error(fmt::format("{}: {} tokens, a shard has at most 2^31 - 1", path, ids.size()));
-  std::array<int32_t, 256> header{};
-  header[0] = shardMagic;
-  header[1] = shardVersion;
-  header[2] = int32_t(ids.size());
-  AtomicFile file(path);
-  file.write(std::as_bytes(std::span(header)));
-  file.write(std::as_bytes(ids));
-  file.commit();
+  TokenHeader header;
+  const int32_t first[] = {shardMagic, shardVersion, int32_t(ids.size())};
+  std::memcpy(header.bytes.data(), first, sizeof first);
+  const std::span<const std::byte> parts[] = {std::as_bytes(ids)};
+  header.writeFile(path, parts);
 }
 
 std::string keptTokensPath(const std::string &checksum, std::string_view ending, std::string cache) {
@@ -53,10 +57,8 @@ std::string keptTokensPath(const std::string &checksum, std::string_view ending,
     cache = cacheFolder("tokens");
   if (cache.empty())
     cache = (std::filesystem::temp_directory_path() / "tcc-tokens").string();
-  std::error_code error;
-  std::filesystem::create_directories(cache, error);
-  if (error)
-    throw Error(fmt::format("{}: cannot make the folder: {}", cache, error.message()));
+  if (const runtime::Error error = runtime::makePrivateFolder(cache))
+    throw Error(error.message());
   return (std::filesystem::path(cache) / (checksum + std::string(ending))).string();
 }
 
@@ -69,11 +71,8 @@ std::string tokenizedFile(const std::string &path, const Tokenizer &tokenizer,
   sum.add(text.bytes());
   sum.add(std::as_bytes(std::span(tokenizer.fingerprint())));
   const std::string kept = keptTokensPath(sum.text(), ".tokens", std::move(cache));
-  if (areKept(kept, TokenFormat::ShardUint32, tokenizer.vocabulary())) {
-    report(fmt::format("tokens of {} are those of an earlier run: {}", path, kept));
+  if (areKept(kept, path, report))
     return kept;
-  }
-  report(fmt::format("tokenising {} …", path));
   const std::vector<int32_t> ids = tokenizer.encode(text.text());
   writeTokenShard(kept, ids);
   report(fmt::format("{} bytes are {} tokens: {}", text.size(), ids.size(), kept));

@@ -1,10 +1,9 @@
 // Turns texts into tokens once, and keeps these in the user's cache, where they are read as any other file of tokens.
 #pragma once
-#include "models/data.h"
 #include "models/tokenizer.h"
 
+#include <cstdint>
 #include <functional>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,8 +21,9 @@ void writeTokenShard(const std::string &path, std::span<const int32_t> ids);
 /// Makes the folder; throws Error where it cannot.
 std::string keptTokensPath(const std::string &checksum, std::string_view ending, std::string cache);
 
-/// Whether tokens of that format, all below `vocabulary`, were kept at `path` and can be read.
-bool areKept(const std::string &path, TokenFormat format, int64_t vocabulary = std::numeric_limits<int32_t>::max());
+/// Whether the tokens of `source` were kept at the path `kept` and are as they were written. `report` is told which it
+/// is, and that damaged ones are made anew.
+bool areKept(const std::string &kept, const std::string &source, const std::function<void(std::string_view)> &report);
 
 /// The path of a shard with the tokens of the text file `path`. It lies in `cache`, or in $XDG_CACHE_HOME/tcc/tokens if
 /// that is empty, where it is found by the checksums of text and tokenizer. If it is not there, it is made. `report` is

@@ -37,6 +37,12 @@ TEST(Examples, linesAreTokensAndMarks) {
   EXPECT_EQ(targets, (std::vector<int32_t>{'a', 'b', -1, 'y', 'z'}));
   EXPECT_EQ(exampleFile(path, {}, report, folder.path("cache")), kept);
   EXPECT_TRUE(said.back().ends_with("those of an earlier run: " + kept)) << said.back();
+  const std::string whole = readAll(kept);
+  std::string damaged = whole;
+  damaged.back() ^= 1;
+  std::ofstream(kept, std::ios::binary | std::ios::trunc) << damaged;
+  EXPECT_EQ(exampleFile(path, {}, report, folder.path("cache")), kept);
+  EXPECT_EQ(readAll(kept), whole) << "damaged ones are made anew";
 }
 
 TEST(Examples, namesTheBadLine) {

@@ -202,9 +202,15 @@ TEST(Tokenizer, aTextIsTokenisedOnceAndRemembered) {
   EXPECT_EQ(file(tokenizer), first);
   expectContains(said.at(0), "are those of an earlier run");
   EXPECT_NE(file(other), first);
-  std::ofstream(first, std::ios::binary | std::ios::trunc) << "damaged";
-  EXPECT_EQ(file(tokenizer), first);
-  EXPECT_EQ(said.size(), 2u) << "what is damaged is made again";
+  const std::string whole = readAll(first);
+  for (size_t at : {size_t(4), size_t(1000), size_t(1024), whole.size() - 1}) {
+    std::string damaged = whole;
+    damaged[at] ^= 1;
+    std::ofstream(first, std::ios::binary | std::ios::trunc) << damaged;
+    EXPECT_EQ(file(tokenizer), first);
+    expectContains(said.at(0), "damaged, or of another version of tcc; it is made anew");
+    EXPECT_EQ(readAll(first), whole) << "byte " << at;
+  }
   std::ofstream(text, std::ios::app) << "!";
   EXPECT_NE(file(tokenizer), first) << "another text";
   EXPECT_TRUE(isTokenFile(first));
