@@ -169,6 +169,10 @@ void CheckpointStore::removeEntry(const std::string &path) {
 void CheckpointStore::removeOldest(int64_t step) {
   std::vector<int64_t> upTo = steps();
   std::erase_if(upTo, [&](int64_t other) { return other > step; });
+  for (int64_t other : upTo)
+    if (damaged.contains(other))
+      removeEntry(path(other));
+  std::erase_if(upTo, [&](int64_t other) { return damaged.contains(other); });
   for (size_t i = 0; i + size_t(keep) < upTo.size(); ++i)
     removeEntry(path(upTo[i]));
 }
@@ -203,11 +207,17 @@ void CheckpointStore::write(int64_t step, const std::function<void(const std::st
     fs::remove_all(temporary, ignored);
     throw;
   }
+  damaged.erase(step); // it was replaced
   removeOldest(step);
 }
 
-std::optional<int64_t> CheckpointStore::newestIntact(const std::function<void(std::string_view)> &report) const {
-  return newestIntactCheckpoint(root, report);
+std::optional<int64_t> CheckpointStore::newestIntact(const std::function<void(std::string_view)> &report) {
+  const std::optional<int64_t> newest = newestIntactCheckpoint(root, report);
+  damaged.clear();
+  for (int64_t step : steps())
+    if (newest && step > *newest)
+      damaged.insert(step);
+  return newest;
 }
 
 std::optional<int64_t> newestIntactCheckpoint(const std::string &folder,
@@ -217,7 +227,8 @@ std::optional<int64_t> newestIntactCheckpoint(const std::string &folder,
     const std::string path = checkpointPath(folder, *step), damage = checkpointDamage(path, *step);
     if (damage.empty())
       return *step;
-    report(fmt::format("{}: the checkpoint is damaged ({}), the one before it is tried", path, damage));
+    report(fmt::format("{}: the checkpoint is damaged ({}){}", path, damage,
+                       step + 1 == all.rend() ? "" : ", the one before it is tried"));
   }
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,12 +29,13 @@ public:
   std::string path(int64_t step) const;
 
   /// Calls fill(folder), which writes the files of a checkpoint into an empty folder, and makes it the entry of `step`,
-  /// in place of an older one of the same step. Then it removes the oldest entries up to that step, so that `keep`
-  /// remain. Throws Error if the system cannot write; what was there before then stays, and nothing half-written does.
+  /// in place of an older one of the same step. Then it removes, of those up to that step, the entries that
+  /// newestIntact() found damaged, and the oldest ones, so that `keep` remain. Throws Error if the system cannot write;
+  /// what was there before then stays, and nothing half-written does.
   void write(int64_t step, const std::function<void(const std::string &folder)> &fill);
 
   /// newestIntactCheckpoint() of this folder.
-  std::optional<int64_t> newestIntact(const std::function<void(std::string_view)> &report) const;
+  std::optional<int64_t> newestIntact(const std::function<void(std::string_view)> &report);
 
 private:
   void removeInterrupted();
@@ -42,6 +44,7 @@ private:
 
   std::string root;
   int64_t keep;
+  std::set<int64_t> damaged;
   int descriptor = -1; // of the folder, which carries the lock
 };
 

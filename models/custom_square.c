@@ -1,4 +1,4 @@
-/* The squares of a tensor, for a custom op: gcc -shared -fPIC -O2 -I runtime custom_square.c -o libcustom_square.so */
+/* The squares of a tensor, for a custom op: gcc -shared -fPIC -O2 -I . models/custom_square.c -o libcustom_square.so */
 #include "runtime/tcc_custom.h"
 #include <stdio.h>
 

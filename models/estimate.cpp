@@ -33,8 +33,8 @@ void printMemory(std::FILE *output, const StepFigures &step) {
   row("gaps", step.arena.unused);
   row("inputs, outputs, constants", step.others);
   row("together", step.planned);
-  fmt::print(output, "  ({} bytes; gradients to gaps are the arena, at its fullest moment, `{}`)\n", step.planned,
-             step.arena.fullest);
+  fmt::print(output, "  ({} bytes; the arena, which is gradients, activations, scratch and gaps, is fullest at `{}`)\n",
+             step.planned, step.arena.fullest);
   if (step.evaluating > 0)
     fmt::print(output, "  ({} bytes while it evaluates, with whole parameters)\n", step.evaluating);
 }

@@ -8,10 +8,15 @@
 
 namespace tcc::models {
 
+/// Opens a file in a mode of fopen() and locks it for this process, so that two runs cannot mix their lines; a pipe or
+/// a device is only opened. Throws Error if it cannot, or if another run has the file: `failure`, a colon, and the
+/// reason. A file that another run has is left as it is.
+std::FILE *openLocked(const std::string &path, const char *mode, const std::string &failure);
+
 class LogFile {
 public:
   LogFile() = default;
-  /// Opens the file in a mode of fopen(). Throws Error if it cannot: `failure`, a colon, and the system's reason.
+  /// Opens the file as openLocked() does.
   LogFile(const std::string &path, const char *mode, std::string failure);
 
   /// Adds bytes, which are in the file afterwards. After a write that fails nothing more is written.

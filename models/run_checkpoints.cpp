@@ -70,13 +70,9 @@ RunCheckpoints::RunCheckpoints(const std::string &folder, int64_t keep, bool res
   }
   if (steps.empty())
     throw Error(fmt::format("{}: there is no checkpoint to resume from", folder));
-  std::string lastDamage;
-  const std::optional<int64_t> step = store.newestIntact([&](std::string_view damage) {
-    lastDamage = damage;
-    report(damage);
-  });
+  const std::optional<int64_t> step = store.newestIntact([&](std::string_view what) { damage.emplace_back(what); });
   if (!step)
-    throw Error(fmt::format("{}: none of {} checkpoints is intact ({})", folder, steps.size(), lastDamage));
+    throw Error(fmt::format("{}: no checkpoint of {} is intact ({})", folder, steps.size(), damage.back()));
   const std::string path = store.path(*step);
   const RunState saved = readRunState(inFolder(path, stateName));
   checkSameRun(path, saved, current, report);

@@ -17,13 +17,15 @@ public:
   using Report = std::function<void(std::string_view)>;
 
   /// A new run in `folder`, or with `resume` one that goes on there. Throws Error where a new run would find
-  /// checkpoints, and one that goes on finds none that is intact or one of another run than `start` describes. What the
-  /// user should know is told to `report`.
+  /// checkpoints, and one that goes on finds none that is intact or one of another run than `start` describes. `report`
+  /// is told how this run differs from the one that it goes on with.
   RunCheckpoints(const std::string &folder, int64_t keep, bool resume, RunState start, const Report &report);
 
   /// The state to go on from; step 0 of a new run.
   const RunState &state() const { return current; }
   bool resumed() const { return current.step > 0; }
+  /// What is wrong with each checkpoint that is later than the one to go on from.
+  const std::vector<std::string> &damaged() const { return damage; }
 
   /// Reads the states' values of the checkpoint that the run goes on from. Throws Error unless it holds each of
   /// them with its shape and type; of `scaling` (Function::lossScaling) what it has, since the run may have had
@@ -40,6 +42,7 @@ public:
 private:
   CheckpointStore store;
   RunState current;
+  std::vector<std::string> damage;
 };
 
 } // namespace tcc::models

@@ -138,7 +138,7 @@ void chooseLanes(TrainOptions &options, int64_t ranks) {
     throw usageError("--batch=auto cannot be given with several lanes, which share a batch out");
   if (options.batch % lanes)
     throw usageError(
-        fmt::format("--batch={} has no {} equal parts, one for each lane: a multiple of the lanes is expected",
+        fmt::format("--batch={0} has no {1} equal parts, one for each lane: a multiple of {1} is expected, or --lanes",
                     options.batch, lanes));
   if (lanes > 1 && options.products == runtime::DType::f16)
     throw usageError("--dtype=f16 has no lanes: its loss is scaled in the step as a whole; bf16 has");

@@ -68,25 +68,23 @@ std::string startFolder(const std::string &flag, const std::string &folder,
     report(damage);
   });
   if (!newest)
-    throw Error(fmt::format("{} {}: none of {} checkpoints is intact ({})", flag, folder, steps.size(), lastDamage));
+    throw Error(fmt::format("{} {}: no checkpoint of {} is intact ({})", flag, folder, steps.size(), lastDamage));
   std::string found = checkpointPath(folder, *newest);
   checkKind(flag, found);
   return found;
 }
 
 void findStartFolders(TrainOptions &options) {
-  const auto say = [&](std::string_view text) {
-    if (!options.quiet)
-      fmt::print(stderr, "{}\n", text);
-  };
+  const auto warn = [](std::string_view text) { fmt::print(stderr, "warning: {}\n", text); };
   for (auto [flag, folder] :
        {std::pair("--init", &options.initFolder), std::pair("--adapter", &options.adapterFolder)}) {
     if (folder->empty())
       continue;
-    std::string found = startFolder(flag, *folder, say);
+    std::string found = startFolder(flag, *folder, warn);
     if (found == *folder)
       continue;
-    say(fmt::format("{} {}: its newest intact checkpoint is {}", flag, *folder, found));
+    if (!options.quiet)
+      fmt::print(stderr, "{} {}: its newest intact checkpoint is {}\n", flag, *folder, found);
     *folder = std::move(found);
     if (folder == &options.initFolder)
       options.model = nameOfFolder(options.initFolder);

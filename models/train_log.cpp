@@ -2,6 +2,7 @@
 #include "frontend/files.h"
 #include "frontend/quotes.h"
 #include "models/json_file.h"
+#include "models/log_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -121,9 +122,8 @@ TrainLog::TrainLog(const Options &options)
   if (options.firstStep > 0 && options.jsonFile != "-")
     keepStepsBefore(options.jsonFile, options.firstStep);
   const char *mode = options.firstStep > 0 ? "ae" : "we";
-  json = options.jsonFile == "-" ? stdout : std::fopen(options.jsonFile.c_str(), mode);
-  if (!json)
-    throw Error(fmt::format("{}: cannot write the log: {}", options.jsonFile, std::strerror(errno)));
+  json = options.jsonFile == "-" ? stdout
+                                 : openLocked(options.jsonFile, mode, options.jsonFile + ": cannot write the log");
 }
 
 TrainLog::~TrainLog() {

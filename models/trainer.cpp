@@ -37,6 +37,9 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, RunRanks &ranks,
   log.message(device.note);
   if (!options.configFile.empty())
     log.message(fmt::format("options of {}: {}", options.configFile, textOf(options.configOptions)));
+  if (checkpoints)
+    for (const std::string &damage : checkpoints->damaged())
+      log.warning(damage);
   for (const std::string &note : notes)
     log.message(note);
   loadWeights(folder);
@@ -260,7 +263,7 @@ int Trainer::runAll() {
     return 128 + signal;
   }
   log.message(suggestions(options));
-  return log.complete() ? 0 : 1;
+  return log.complete() && !lacksCheckpoint ? 0 : 1;
 }
 
 /// A run that ends by an error has ended, too.

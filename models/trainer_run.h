@@ -75,7 +75,7 @@ private:
   void compareReplicas();
   bool isOver() const { return options.schedule.length.finished(state.step, elapsed); }
   void examine(StepRecord &record, bool evaluates, bool hashes);
-  void writeCheckpoint();
+  void writeCheckpoint(bool isLast = false);
   void gatherAtTheEnd();
   void finish();
   void sayMemory();
@@ -130,8 +130,9 @@ private:
   double peakFlops = 0;
   bool saidAboveLimit = false;
   double flopsPerToken = trainingFlopsPerToken(config, sequence);
-  int64_t writtenStep = -1;  // of the last checkpoint
-  int64_t skippedInARow = 0; // updates
+  int64_t writtenStep = -1;     // of the last checkpoint
+  bool lacksCheckpoint = false; // the last one could not be written
+  int64_t skippedInARow = 0;    // updates
 };
 
 } // namespace tcc::models

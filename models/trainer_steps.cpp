@@ -135,9 +135,10 @@ void Trainer::examine(StepRecord &record, bool evaluates, bool hashes) {
   cutAgain(parts, ranks.handle().get());
 }
 
-/// A checkpoint that cannot be written is no reason to end a run. States that are kept in parts are put together first,
-/// for which all ranks come here; they know then whether the first one has written it.
-void Trainer::writeCheckpoint() {
+/// A checkpoint that cannot be written is no reason to end a run, but the last one is what it was for. States that are
+/// kept in parts are put together first, for which all ranks come here; they know then whether the first one has
+/// written it.
+void Trainer::writeCheckpoint(bool isLast) {
   const bool isTogether = options.zero > 0 && ranks.count() > 1;
   if (options.checkpointFolder.empty() || (!checkpoints && !isTogether) || writtenStep == state.step)
     return;
@@ -152,7 +153,9 @@ void Trainer::writeCheckpoint() {
       checkpoints->write(state, model, kept, initialConfig, options.initFolder, savedFiles);
       writtenStep = state.step;
     } catch (const Error &error) {
-      log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
+      const std::string why = fmt::format("no checkpoint of {} steps: {}", state.step, error.what());
+      lacksCheckpoint = isLast;
+      isLast ? log.error(why) : log.warning(why + "; the run goes on");
     }
   }
   cutAgain(parts, ranks.handle().get());
@@ -179,7 +182,7 @@ void Trainer::trainAll() {
     throw;
   }
   if (state.step > firstStep && !hasDiverged()) // older checkpoints are worth more than the state that diverged
-    writeCheckpoint();
+    writeCheckpoint(true);
 }
 
 } // namespace tcc::models

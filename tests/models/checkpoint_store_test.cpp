@@ -32,7 +32,7 @@ std::string weightsOf(const CheckpointStore &store, int64_t step) {
   return readAll(store.path(step) + "/weights");
 }
 
-std::optional<int64_t> newest(const CheckpointStore &store, std::string *reports = nullptr) {
+std::optional<int64_t> newest(CheckpointStore &store, std::string *reports = nullptr) {
   return store.newestIntact([&](std::string_view text) {
     if (reports)
       *reports += std::string(text) + "\n";
@@ -103,6 +103,24 @@ TEST_F(CheckpointStoreTest, everyDamageIsSeenAndTheOneBeforeIsUsed) {
   std::ofstream(folder + "/more") << "x";
   EXPECT_EQ(newest(store), 1) << "a file that was not written";
   EXPECT_EQ(checkpointDamage(store.path(1), 2), "manifest.json is not that of these files");
+}
+
+TEST_F(CheckpointStoreTest, damagedOnesCountForNothing) {
+  CheckpointStore store(root, 2);
+  for (int64_t step : {10, 20, 30}) // 10 goes
+    writeStep(store, step);
+  std::ofstream(store.path(30) + "/weights") << "x";
+  EXPECT_EQ(newest(store), 20);
+  writeStep(store, 25);
+  EXPECT_EQ(store.steps(), (std::vector<int64_t>{20, 25, 30}));
+  writeStep(store, 35);
+  EXPECT_EQ(store.steps(), (std::vector<int64_t>{25, 35}));
+  std::ofstream(store.path(35) + "/weights") << "x";
+  EXPECT_EQ(newest(store), 25);
+  writeStep(store, 35);
+  EXPECT_EQ(newest(store), 35);
+  writeStep(store, 40);
+  EXPECT_EQ(store.steps(), (std::vector<int64_t>{35, 40})) << "what was written again is whole";
 }
 
 TEST_F(CheckpointStoreTest, oneRunAFolder) {

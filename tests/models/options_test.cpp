@@ -275,7 +275,7 @@ TEST(Options, badValuesAreUsageErrors) {
   }
   expectContains(usageError({"--batch", "0"}), "a whole number from 1 to");
   expectContains(usageError({"--remat=some"}), "unknown choice 'some' of --remat= (one of none auto block full)");
-  expectContains(usageError({"--memory-limit=6GB"}), "'6GB' of -fmemory-limit= is no size such as 512MiB or 2GiB");
+  expectContains(usageError({"--memory-limit=6Gb"}), "'6Gb' of -fmemory-limit= is no size such as 512MiB or 2GiB");
   expectContains(usageError({"-fmemory-limit=0"}), "is no size");
   expectContains(usageError({"--order=x"}), "one of random, sequential, shuffled is expected");
   expectContains(usageError({"-O4"}), "unknown optimisation level '-O4' (one of -O0 -O1 -O2 -O3 -Os -Oz -Og -Ofast)");

@@ -192,10 +192,10 @@ TEST_F(ResumeTest, eachMistakeIsOneLine) {
   folder.write("run/step-000000004/optimizer.safetensors", "");
   folder.write("run/step-000000002/run.json", "{}");
   EXPECT_EQ(run("run", {"--resume", "--steps=4"}), 1);
-  expectContains(messages(), "none of 2 checkpoints is intact");
+  expectContains(messages(), "no checkpoint of 2 is intact");
 }
 
-TEST_F(ResumeTest, aFullDiskIsSaidAndTheRunGoesOn) {
+TEST_F(ResumeTest, aFullDiskIsSaidAndTheRunGoesOnAndFails) {
   // A limit on file sizes, which the weights are above, stands for the full disk.
   const std::string command = "ulimit -f 200; exec \"$0\" \"$@\"";
   const pid_t child = ::fork();
@@ -207,10 +207,11 @@ TEST_F(ResumeTest, aFullDiskIsSaidAndTheRunGoesOn) {
              "--checkpoint", folder.path("full").c_str(), nullptr);
     ::_exit(127);
   }
-  EXPECT_EQ(wait(child), 0) << messages();
+  EXPECT_EQ(wait(child), 1) << messages();
   for (const char *steps : {"2", "4", "6"})
     expectContains(messages(), std::string("warning: no checkpoint of ") + steps + " steps: ");
   expectContains(messages(), "File too large; the run goes on");
+  expectContains(messages(), "error: no checkpoint of 6 steps: ");
   EXPECT_TRUE(fs::is_empty(folder.path("full")));
 }
 

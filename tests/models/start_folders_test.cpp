@@ -75,7 +75,7 @@ TEST_F(StartFolders, damagedCheckpointsAreSaidAndPassedOver) {
   expectContains(refusal(run + "/step-000000010"), "(`config.json` is missing)");
   fs::remove_all(run + "/step-000000010");
   fs::remove(run + "/step-000000005/manifest.json");
-  expectContains(refusal(run), "--init " + run + ": none of 2 checkpoints is intact (" + run + "/step-000000005: ");
+  expectContains(refusal(run), "--init " + run + ": no checkpoint of 2 is intact (" + run + "/step-000000005: ");
 }
 
 TEST_F(StartFolders, foldersWithoutWeightsAreRefused) {
