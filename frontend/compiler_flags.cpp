@@ -112,9 +112,16 @@ int64_t sizeOf(std::string_view value) {
   int64_t number = 0;
   const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), number);
   const std::string_view unit = value.substr(static_cast<size_t>(end - value.data()));
-  for (const auto &[name, bits] : {std::pair{"", 0}, std::pair{"KiB", 10}, std::pair{"MiB", 20}, std::pair{"GiB", 30}})
-    if (unit == name && problem == std::errc() && number >= 1 && number <= (int64_t{1} << 50) >> bits)
-      return number << bits;
+  constexpr std::pair<const char *, int64_t> units[] = {{"", 1},
+                                                        {"kB", 1'000},
+                                                        {"MB", 1'000'000},
+                                                        {"GB", 1'000'000'000},
+                                                        {"KiB", int64_t{1} << 10},
+                                                        {"MiB", int64_t{1} << 20},
+                                                        {"GiB", int64_t{1} << 30}};
+  for (const auto &[name, bytes] : units)
+    if (unit == name && problem == std::errc() && number >= 1 && number <= (int64_t{1} << 50) / bytes)
+      return number * bytes;
   return -1;
 }
 

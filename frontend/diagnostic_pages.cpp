@@ -43,6 +43,24 @@ std::vector<DiagnosticPage> readPages() {
   return pages;
 }
 
+/// A text without what stands in quotes: '' for 'name', and `` for `name`. Names are the user's, and may hold any
+/// words.
+std::string withoutNames(std::string_view text) {
+  std::string kept;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    kept += text[at++];
+    const bool mayOpen = at < 2 || !std::isalnum(static_cast<unsigned char>(text[at - 2])); // no apostrophe
+    if ((c != '\'' && c != '`') || !mayOpen)
+      continue;
+    const size_t end = text.find(c, at);
+    at = end == text.npos ? at : end;
+    if (end != text.npos)
+      kept += text[at++];
+  }
+  return kept;
+}
+
 /// The page of "… [-Wnarrowing]" and "… [-Werror=narrowing]".
 const DiagnosticPage *warningOf(std::string_view message) {
   const size_t flag = message.rfind(" [-W");
@@ -62,7 +80,9 @@ std::span<const DiagnosticPage> diagnosticPages() {
   return pages;
 }
 
-bool hasForm(std::string_view message, std::string_view form) {
+bool hasForm(std::string_view given, std::string_view givenForm) {
+  const std::string messageText = withoutNames(given), formText = withoutNames(givenForm);
+  std::string_view message = messageText, form = formText;
   for (bool isFirst = true;; isFirst = false) {
     const size_t end = form.find(gap);
     const std::string_view part = form.substr(0, end);

@@ -190,8 +190,13 @@ OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &co
   explainGraph(text, name, context, printer);
   if (printer.errors() > before)
     return {};
-  for (const auto &[place, message] : refusals) // a text without an outline
-    printer.print(Severity::error, place, userMessage(message));
+  const OutlinedText unknown{name.str(), text, LineIndex({text.data(), text.size()}), {}};
+  for (const auto &[place, message] : refusals) { // a text without an outline
+    const GraphProblem problem =
+        inOurWords(message, unknown.lines.offset(place.line, place.column), nullptr, unknown, context);
+    const LineIndex::Place at = unknown.lines.place(problem.range.begin);
+    printer.print(Severity::error, {place.file, at.line, at.column}, problem.message);
+  }
   if (refusals.empty())
     printer.print(Severity::error, {name.str(), 1, 1}, "the text is no module");
   return {};

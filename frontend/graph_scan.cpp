@@ -157,8 +157,11 @@ private:
       return fail(at, std::string("'") + c + "' begins an alias; aliases are no part of a .graph file (graph_c6)");
     default:
       if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f)
-        return fail(at, "byte " + std::to_string(static_cast<unsigned char>(c)) +
-                            " outside of a string; the text is ASCII");
+        return fail(at,
+                    "byte " +
+                        (text.substr(at).starts_with("\xEF\xBB\xBF") ? "order mark"
+                                                                     : std::to_string(static_cast<unsigned char>(c))) +
+                        " outside of a string; the text is ASCII");
       ++at;
     }
   }

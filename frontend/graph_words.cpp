@@ -55,12 +55,14 @@ public:
   }
 
   GraphProblem run() {
+    if (unknownOp())
+      return std::move(problem);
     // "custom op 'tcc.exp' expected ..." and "'tcc.exp' op attribute ...": the statement says which op.
     if (message.consume_front("custom op '"))
       message = message.split("' ").second;
     const std::string head = "'" + op + "' op ";
     const bool named = message.consume_front(head);
-    if (literals() || expected() || types() || counts() || attributes())
+    if (literals() || expected() || outsideValue() || types() || counts() || attributes())
       return std::move(problem);
     problem.message = userMessage((named ? head : "") + message.str());
     return std::move(problem);
@@ -79,6 +81,30 @@ private:
   }
   TextRange use(size_t index) const {
     return statement && index < statement->uses.size() ? statement->uses[index].range : problem.range;
+  }
+
+  /// A word that begins a statement, or stands where an op should, and is none.
+  bool unknownOp() {
+    if (!message.contains("is unknown (tried '") && !message.contains("' not found for custom op '"))
+      return false;
+    const std::string word = source.text.slice(problem.range.begin, problem.range.end).str();
+    std::string hint;
+    if (word == "dense")
+      hint = "; a literal belongs to an op, as in tcc.constant dense<1.0> : tensor<4xf32>";
+    else if (source.text.substr(problem.range.end).ltrim(" \t").starts_with("="))
+      hint = "; the name of a value begins with %, as in %" + word;
+    return say(problem.range, "unknown op '" + word + "'" + hint);
+  }
+
+  /// The body of an op names a value of the function around it.
+  bool outsideValue() {
+    if (!message.contains("using value defined outside the region"))
+      return false;
+    StringRef inner = quoted(message); // the statement is that of the body
+    inner.consume_front("tcc.");
+    return say(problem.range, "`" + inner.str() +
+                                  "` uses a value from outside of the body that it stands in; a body has its "
+                                  "own arguments alone");
   }
 
   /// The element type of the literal that `offset` is in.
@@ -121,6 +147,8 @@ private:
     std::string rule = replaced(wanted.str(), {{"SSA operand", "a value, such as %x,"},
                                                {"non-function type", "a type"},
                                                {"attribute value", "the value of an attribute"},
+                                               {"valid '@'-identifier for symbol name", "a name, such as @main,"},
+                                               {"operation name in quotes", "an op"},
                                                {" in dimension list", ""},
                                                {" after SSA name", ""}});
     if (wanted.contains("one of the following enum values"))

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <sys/stat.h>
 
 namespace tcc {
 namespace {
@@ -23,6 +24,9 @@ struct NpyReader {
     file.reset(std::fopen(path.c_str(), "rb"));
     if (!file)
       fail(std::strerror(errno));
+    struct stat status = {};
+    if (::fstat(::fileno(file.get()), &status) == 0 && S_ISDIR(status.st_mode))
+      fail("is a folder, a file is expected");
     if (std::fseek(file.get(), 0, SEEK_END) != 0 || (size = std::ftell(file.get())) < 0 ||
         std::fseek(file.get(), 0, SEEK_SET) != 0)
       fail("is no regular file");

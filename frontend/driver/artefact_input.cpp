@@ -11,6 +11,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include <array>
+#include <filesystem>
 #include <fstream>
 
 namespace tcc::driver {
@@ -125,6 +126,9 @@ void processChecked(const Options &options, const std::string &path, std::vector
 } // namespace
 
 bool isArtefact(const std::string &path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) // a pipe gives its bytes only once
+    return false;
   std::array<char, 6> head{};
   std::ifstream(path, std::ios::binary).read(head.data(), head.size());
   const std::string_view bytes(head.data(), head.size());

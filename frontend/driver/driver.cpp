@@ -322,7 +322,7 @@ void Job::make() {
 void Job::openDump() {
   if (options.dumpFolder.empty())
     return;
-  if (std::error_code error = llvm::sys::fs::create_directories(options.dumpFolder))
+  if (std::error_code error = llvm::sys::fs::create_directories(options.dumpFolder, true, llvm::sys::fs::all_all))
     throw Error("cannot make folder '" + options.dumpFolder + "': " + error.message());
   auto file = runtime::AtomicFile::create(dumpPath(options.dumpFolder, path));
   if (!file)

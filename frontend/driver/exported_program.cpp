@@ -53,11 +53,12 @@ ProgramText readExported(const std::string &path, bool wantsValues) {
   llvm::SmallVector<llvm::StringRef> command = {*program, "-m", "tcc.torch.exported", path};
   if (wantsValues)
     command.push_back(values.path);
-  const int status = llvm::sys::ExecuteAndWait(*program, command, std::nullopt, streams);
+  std::string problem;
+  const int status = llvm::sys::ExecuteAndWait(*program, command, std::nullopt, streams, 0, 0, &problem);
   if (status == refused)
     throw Error("'" + path + "' cannot be a graph: " + lastLine(said.read()));
   if (status != 0)
-    throw Error(needs + lastLine(said.read()));
+    throw Error(needs + (problem.empty() ? lastLine(said.read()) : "'" + python + "' did not start: " + problem));
   ProgramText made;
   made.text = out.read();
   if (wantsValues)

@@ -63,7 +63,7 @@ void printHelp(llvm::raw_ostream &os, StringRef category) {
   }
   os << "tcc " << purpose << ".\n\nExamples:\n";
   for (const Example &example : examples)
-    os << "  " << llvm::left_justify(example.command, 40) << example.what << '\n';
+    os << "  " << llvm::left_justify(example.command, 42) << example.what << '\n';
   os << "\nUSAGE: tcc [options] file...\n";
   for (const HelpSection &section : sections)
     printSection(os, section);

@@ -101,7 +101,7 @@ static runtime::Error checkLateFiles(const Options &options) {
   for (const auto &[name, path] : options.outputFiles)
     late.emplace_back("--output " + name + "=", path);
   if (const std::string &folder = options.flags.reportFolder; !folder.empty()) {
-    if (std::error_code error = llvm::sys::fs::create_directories(folder))
+    if (std::error_code error = llvm::sys::fs::create_directories(folder, true, llvm::sys::fs::all_all))
       return runtime::Error("--report=" + folder + ": cannot make folder '" + folder + "': " + error.message());
     late.emplace_back("--report=", folder + "/index.html");
   }

@@ -34,7 +34,7 @@ std::vector<std::string> stageSuffixes(const TargetKind &kind) {
 }
 
 void saveTemps(const std::string &folder, const std::string &input, ModuleOp module, const CompileOptions &options) {
-  if (std::error_code error = llvm::sys::fs::create_directories(folder))
+  if (std::error_code error = llvm::sys::fs::create_directories(folder, true, llvm::sys::fs::all_all))
     throw Error("cannot make folder '" + folder + "': " + error.message());
   auto write = [&](const std::string &suffix, const std::string &text) {
     writeResult(stagePath(folder, input, suffix), text);

@@ -114,7 +114,7 @@ std::string comparisonText(llvm::ArrayRef<std::string> reports) {
 }
 
 runtime::Error writeReportPage(const std::string &folder, llvm::ArrayRef<std::string> reports) {
-  if (std::error_code error = llvm::sys::fs::create_directories(folder))
+  if (std::error_code error = llvm::sys::fs::create_directories(folder, true, llvm::sys::fs::all_all))
     return runtime::Error("cannot make folder '" + folder + "': " + error.message());
   llvm::SmallString<256> path(folder);
   llvm::sys::path::append(path, "index.html");

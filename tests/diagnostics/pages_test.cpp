@@ -117,6 +117,9 @@ TEST(Pages, FormsAreMatchedAsAWhole) {
   EXPECT_TRUE(hasForm("string is never closed", "string is never closed"));
   EXPECT_FALSE(hasForm("string is never closed at all", "string is never closed"));
   EXPECT_TRUE(hasForm("`matmul` contraction sizes 3 and 4 differ (matmul_c1)", "`…`…(…_c…)"));
+  EXPECT_TRUE(hasForm("bracket '(' is never closed", "bracket '…"));
+  EXPECT_TRUE(hasForm("the graph's argument `x` keeps a '?' size", "…keeps a '?' size…"));
+  EXPECT_FALSE(hasForm("cannot read 'a without --run.graph': No such file", "… without --run…"));
 }
 
 TEST(Pages, ExplainPrintsThem) {

@@ -82,7 +82,7 @@ TEST_F(StepProgram, CTrainerHasTheBitsOfTrainGptOverEveryKindOfLibrary) {
   const auto expected = lossesOfLog(test::readAll(folder / "log.jsonl"));
   ASSERT_EQ(expected.size(), 4u);
   const std::string runtime = std::string("-L'") + TCC_LIBRARIES + "' -Wl,-rpath,'" + TCC_LIBRARIES + "' -ltcc_runtime";
-  const std::string inside = std::string("'") + TCC_LIBRARIES + "/libtcc_step.a' -lstdc++ -lm -lgomp -ldl -lpthread";
+  const std::string inside = std::string("'") + TCC_LIBRARIES + "/libtcc_step.a' -lstdc++ -lm -lgomp";
   const std::tuple<const char *, const char *, std::string> kinds[] = {
       {"step.so", "", besideProgram},      {"step.so", " --static", besideProgram}, {"step.o", "", "step.o " + runtime},
       {"step.a", "", "step.a " + runtime}, {"step.o", "", "step.o " + inside},

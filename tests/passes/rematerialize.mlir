@@ -12,13 +12,13 @@
 // RUN: %tcc %s -fmemory-limit=700KiB | FileCheck %s --check-prefix=LIMIT
 // RUN: not %tcc %s -fmemory-limit=700KiB --remat=none 2>&1 | FileCheck %s --check-prefix=SMALL
 // RUN: not %tcc %s -fmemory-limit=100KiB 2>&1 | FileCheck %s --check-prefix=SMALL
-// RUN: not %tcc %s -fmemory-limit=1GB 2>&1 | FileCheck %s --check-prefix=SIZE
+// RUN: not %tcc %s -fmemory-limit=1TB 2>&1 | FileCheck %s --check-prefix=SIZE
 // RUN: %tcc %s -fmemory-report 2>&1 | FileCheck %s --check-prefix=REPORT
 // FITS-NOT: again
 // LIMIT: ops again (time {{[0-9]+}} % more, as predicted)
 // SMALL: error: the step needs at least 0.{{[0-9]+}} MB, and its memory limit is 0.{{[0-9]+}} MB; what takes most:
 // SMALL-NEXT: MB {{.*}}rematerialize.mlir:{{[0-9]+}}
-// SIZE: '1GB' of -fmemory-limit= is no size such as 512MiB or 2GiB
+// SIZE: '1TB' of -fmemory-limit= is no size such as 512MiB or 2GiB
 // REPORT: memory of `step` as planned
 // REPORT: arena: activations and their gradients
 // REPORT: together

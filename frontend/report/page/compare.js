@@ -50,17 +50,18 @@ function showCompare(_, place) {
     while (equal < shared && losses.every(list => list[equal] === losses[0][equal])) ++equal;
     place.append(make("p", {}, equal === shared ? `The losses of all ${shared} shared steps are equal in every digit that is logged.` : `The losses are equal for ${counted(equal, "step")}, then differ.`), ...runCurves(runs).flat());
   } else if (runs.length) place.append(...runCurves(runs).flat());
+  const measured = reports.every(each => ((each.profile || {}).rows || []).length > 0); // else no time is beside a limit
   const names = new Map();
   reports.forEach((each, i) => timedRows(each).forEach(row => {
     if (!names.has(row.pattern)) names.set(row.pattern, { name: row.label, values: reports.map(() => null), times: reports.map(() => null), calls: reports.map(() => 0) });
     const entry = names.get(row.pattern);
     entry.values[i] = row.bytes;
-    entry.times[i] = row.time;
+    entry.times[i] = measured ? row.measured : row.least_ms;
   }));
   const rows = [...names.values()];
   const difference = list => Math.abs((list[list.length - 1] || 0) - (list[0] || 0));
   rows.sort((x, y) => difference(y.times) - difference(x.times) || difference(y.values) - difference(x.values));
-  place.append(make("h2", {}, "Kernels and products by time"), make("p", { class: "soft" }, "The largest differences first; measured where the step ran, else the least time by the limits."),
+  place.append(make("h2", {}, "Kernels and products by time"), make("p", { class: "soft" }, `The largest differences first; ${measured ? "measured" : "the least times by the limits, since not each step ran"}.`),
     compareTable(rows.map(row => ({ name: row.name, values: row.times })), "what", msText), make("h2", {}, "By traffic"), compareTable(rows, "what", bytesText));
   const passes = [...new Set(reports.flatMap(each => (each.passes || []).map(pass => pass.name)))];
   place.append(make("h2", {}, "Passes"), compareTable(passes.map(name => ({ name, values: reports.map(each => ((each.passes || []).find(pass => pass.name === name) || {}).ms) })), "pass", msText));
