@@ -283,6 +283,7 @@ Ref makeModule() {
   check(stepType && PyModule_AddObjectRef(module.get(), "Step", reinterpret_cast<PyObject *>(stepType)) == 0);
   const Ref callType = Ref::made(PyType_FromSpec(&callSpec));
   check(PyModule_AddObjectRef(module.get(), "Call", callType.get()) == 0);
+  check(PyModule_AddStringConstant(module.get(), "version", TCC_VERSION) == 0);
   sharedDevice = new std::shared_ptr<runtime::Device>(runtime::makeCpuDevice());
   return module;
 }

@@ -4,6 +4,7 @@ import copy
 import faulthandler
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -401,10 +402,17 @@ def test_a_forked_child_goes_on():
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_the_package_has_its_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", tcc.__version__)
+
+
 def test_options_are_checked():
     x = torch.randn(3)
     with pytest.raises(Exception, match="no such option: colour"):
         torch.compile(lambda x: x + 1, backend="tcc", options={"colour": 1})(x)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="flags is a list, such as \\['-O2'\\], not a text"):
+        torch.compile(lambda x: x + 1, backend="tcc", options={"flags": "-O2"})(x)
     torch._dynamo.reset()
     with pytest.raises(Exception, match="unknown flag '--bogus'"):
         torch.compile(lambda x: x + 1, backend="tcc", options={"flags": ["--bogus"]})(x)

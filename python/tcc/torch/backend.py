@@ -17,6 +17,7 @@ from tcc import _native
 from tcc.torch import reporting
 from tcc.torch.convert import Converted, boxed, convert
 from tcc.torch.decompositions import decompositions
+from tcc.torch.fallback import NO_TRANSLATION
 from tcc.torch.layouts import DEVICES
 from tcc.torch.lowering import Unsupported
 from tcc.torch.masks import as_selects
@@ -37,6 +38,8 @@ class Options:
             raise ValueError(f"no such option: {', '.join(sorted(unknown))}; there are "
                              f"{', '.join(cls.__dataclass_fields__)}")
         options = cls(**given)
+        if isinstance(options.flags, str):
+            raise ValueError(f"flags is a list, such as [{options.flags!r}], not a text")
         if options.fallback not in ("step", "error"):
             raise ValueError(f"fallback is 'step' or 'error', not {options.fallback!r}")
         if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
@@ -84,7 +87,8 @@ def call_of(converted: Converted, start: float, options: Options, takes: bool = 
     """The function of a step whose compilation began at `start`, which the report then knows. Throws Fallbacks."""
     reporting.add(converted, (time.perf_counter() - start) * 1e3)
     if converted.fallbacks and options.fallback == "error":
-        seen = sorted({f"{fallback.op} ({fallback.reason})" for fallback in converted.fallbacks})
+        seen = sorted({fallback.op + ("" if fallback.reason == NO_TRANSLATION else f" ({fallback.reason})")
+                       for fallback in converted.fallbacks})
         raise Fallbacks(f"{converted.name}: no translation of {', '.join(seen)}")
     return converted.call(takes)
 

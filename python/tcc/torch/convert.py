@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tcc import _native
 from tcc.graph import Graph, Place, Value
 from tcc.torch import elementwise, indexing, products, random, reductions, running, special, views, windows  # noqa: F401 (they fill the table)
-from tcc.torch.fallback import PROVIDER, Fallback, counted, register
+from tcc.torch.fallback import NO_TRANSLATION, PROVIDER, Fallback, counted, register
 from tcc.torch.layouts import Seen, allocator, as_rows, copier, device_of, dlpack_type, named, seen, viewed
 from tcc.torch.lowering import CARRIERS, ELEMENTS, TABLE, Lowering, NotLowered, Unsupported
 
@@ -272,7 +272,7 @@ class Conversion:
         if not reason:
             translation = TABLE.get(target)
             if translation is None:
-                reason = "no translation"
+                reason = NO_TRANSLATION
             else:
                 try:
                     made = translation(self.c, fake, *args, **kwargs)

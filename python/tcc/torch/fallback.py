@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from tcc import _native
 from tcc.torch.layouts import dlpack_type, row_major
 
+NO_TRANSLATION = "no translation"  # the usual reason
 PROVIDER = "torch"  # ops of it are texts, which `described` makes
 
 
