@@ -425,8 +425,8 @@ def Tcc_ClampOp : Tcc_Op<"clamp", [IsDifferentiable, IsElementwise, KernelBodyOp
   let results = (outs Tcc_NumberTensor:$result);
   let assemblyFormat = "$x `,` $low `,` $high attr-dict `:` type($result)";
   let formula = "result = min(max(x, low), high)";
-  let gradientFormula = [{ dx = dy where low <= x <= high, else 0; dlow = dy where x < low < high, dhigh = dy where x >
-    high or low > high }];
+  let gradientFormula = [{ dx = dy where low <= x <= high, else 0; dlow = dy where x < low <= high, dhigh = dy where
+    x > high or low > high }];
   let example = [{
     %x = tcc.constant dense<[-3.0, 0.5, 3.0]> : tensor<3xf32>
     %l = tcc.constant dense<-1.0> : tensor<3xf32>
@@ -498,7 +498,7 @@ def Tcc_SelectOp : Tcc_Op<"select", [IsDifferentiable, IsElementwise, KernelBody
 def Tcc_CastOp : Tcc_Op<"cast", [IsDifferentiable, IsElementwise, KernelBodyOp, SameOperandsAndResultShape]> {
   let hasOwnFunction = 1;
   let summary = "conversion of the element type: floats round to nearest even, float to integer truncates";
-  let description = [{ Float to integer saturates; NaN gives 0. }];
+  let description = [{ Float to integer saturates; NaN gives 0. An integer becomes a 16-bit float by way of f32. }];
   let arguments = (ins Tcc_Tensor:$x);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";

@@ -492,6 +492,7 @@ Value Arithmetic::sine(Value x, int64_t quarterTurns) {
 
   Value z = mul(r, r);
   Value sine = mulAdd(mul(r, z), polynomial(z, {-1.951519953e-04f, 8.332160302e-03f, -1.666665524e-01f}), r);
+  sine = copySign(sine, r); // the sum has lost the sign of -0
   Value cosine = polynomial(z, {2.443306039e-05f, -1.388731529e-03f, 4.166664556e-02f});
   cosine = mulAdd(mul(z, z), cosine, mulSub(literal(1), z, literal(0.5)));
   auto bit = [&](int64_t mask) {

@@ -335,7 +335,7 @@ Value MinimumOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Typ
 SmallVector<Value> ClampOp::gradient(Emit &b, ValueRange dy) {
   Value x = getX(), low = getLow(), high = getHigh(), zero = b.zeros(tensorType(dy[0]));
   Value isInside = b.logicalAnd(b.compare(Predicate::le, low, x), b.compare(Predicate::le, x, high));
-  Value isLow = b.logicalAnd(b.compare(Predicate::lt, low, high), b.compare(Predicate::lt, x, low));
+  Value isLow = b.logicalAnd(b.compare(Predicate::le, low, high), b.compare(Predicate::lt, x, low));
   Value isHigh = b.logicalOr(b.compare(Predicate::gt, x, high), b.compare(Predicate::gt, low, high));
   return {b.select(isInside, dy[0], zero), b.select(isLow, dy[0], zero), b.select(isHigh, dy[0], zero)};
 }

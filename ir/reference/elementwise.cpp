@@ -216,6 +216,8 @@ void addElementwise(Registry &registry) {
     RefTensor &result = call.addResult(call.in(0).shape());
     for (int64_t i = 0; i < result.size(); ++i) {
       double x = call.in(0).data[i];
+      if (isInteger(call.in(0)) && !isInteger(result))
+        x = static_cast<float>(x); // of which a 16-bit float is rounded
       result.data[i] = isInteger(result) ? toInteger(x, !isInteger(call.in(0)), result.element()) : x;
     }
   });

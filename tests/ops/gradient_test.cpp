@@ -243,6 +243,26 @@ TEST(Gradients, valuesNotTakenLeakNothing) {
   EXPECT_EQ(gradients[0].data, (std::vector<double>{0, 0, 0.25}));
 }
 
+TEST(Gradients, ofAClampIsNotLostWhereItsBoundsAreEqual) {
+  auto context = makeContext();
+  std::string messages;
+  OwningOpRef<ModuleOp> module = parseText(*context, R"(func.func @main(%x: tensor<4xf32>, %low: tensor<4xf32>,
+      %high: tensor<4xf32>) -> tensor<4xf32> {
+    %r = tcc.clamp %x, %low, %high : tensor<4xf32>
+    return %r : tensor<4xf32>
+  })",
+                                           messages);
+  ASSERT_TRUE(module) << messages;
+  func::FuncOp function = mainOf(*module);
+  differentiate(function);
+  auto tensor = RankedTensorType::get({4}, Float32Type::get(context.get()));
+  std::vector<RefTensor> gradients = run(function, {RefTensor{tensor, {0, 1, 2, 5}}, RefTensor{tensor, {1, 1, 1, 3}},
+                                                    RefTensor{tensor, {1, 1, 1, 2}}, splatTensor(tensor, 1)});
+  EXPECT_EQ(gradients[0].data, (std::vector<double>{0, 1, 0, 0}));
+  EXPECT_EQ(gradients[1].data, (std::vector<double>{1, 0, 0, 0}));
+  EXPECT_EQ(gradients[2].data, (std::vector<double>{0, 0, 1, 1}));
+}
+
 TEST(Decompositions, equalTheCompositesOwnReferences) {
   auto context = makeContext();
   for (const OpRow &row : opTable()) {
