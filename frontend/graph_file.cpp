@@ -191,11 +191,17 @@ OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &co
   if (printer.errors() > before)
     return {};
   const OutlinedText unknown{name.str(), text, LineIndex({text.data(), text.size()}), {}};
-  for (const auto &[place, message] : refusals) { // a text without an outline
-    const GraphProblem problem =
-        inOurWords(message, unknown.lines.offset(place.line, place.column), nullptr, unknown, context);
-    const LineIndex::Place at = unknown.lines.place(problem.range.begin);
-    printer.print(Severity::error, {place.file, at.line, at.column}, problem.message);
+  for (auto [place, message] : refusals) {
+    if (module) { // a rule for texts, which the parser does not know
+      message = userMessage(message);
+    } else { // a text without an outline
+      GraphProblem problem =
+          inOurWords(message, unknown.lines.offset(place.line, place.column), nullptr, unknown, context);
+      const LineIndex::Place at = unknown.lines.place(problem.range.begin);
+      place = {place.file, at.line, at.column};
+      message = std::move(problem.message);
+    }
+    printer.print(Severity::error, place, message);
   }
   if (refusals.empty())
     printer.print(Severity::error, {name.str(), 1, 1}, "the text is no module");
