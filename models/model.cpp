@@ -211,9 +211,10 @@ Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets
   return crossEntropy(logits, targets);
 }
 
-std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets) {
+std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets,
+                                   TrainingDropout dropout) {
   const Model wide = model.widened();
-  return gradient(modelLoss(wide, tokens, targets), wide.trainedValues());
+  return gradient(modelLoss(wide, tokens, targets, &dropout), wide.trainedValues());
 }
 
 namespace {

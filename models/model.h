@@ -117,7 +117,8 @@ Tensor modelGoOn(const Model &model, const KeyValueCache &cache, const Tensor &t
 /// Mean cross-entropy over all positions, an f32 scalar.
 Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets, TrainingDropout *dropout = nullptr);
 /// The loss's gradients, unclipped, aligned with trained().
-std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets);
+std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets,
+                                   TrainingDropout dropout = {});
 
 /// Forward, loss, backward, clipping and the update: the loss before the update and the gradients' norm before
 /// clipping, f32 scalars. lr and step (from 1) are f32 scalars and inputs of the function. `optimizer` has the model's

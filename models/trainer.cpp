@@ -217,7 +217,10 @@ int Trainer::runAll() {
     log.message(fmt::format("wrote the training step to {}", options.emitGraph));
   }
   if (!options.dumpGrads.empty()) {
-    dumpGradients(options.dumpGrads, model, inputs.tokens, inputs.targets, function({}, {}));
+    DumpedBatch batch{inputs.tokens, inputs.targets, dropout};
+    if (dropout.any())
+      batch.seed = stepArguments(1e-3, 0).back();
+    dumpGradients(options.dumpGrads, model, batch, function({}, {}));
     log.message(fmt::format("wrote the first step's gradients to {}", options.dumpGrads));
   }
   if (options.checkDevice)

@@ -81,6 +81,23 @@ TEST_F(TrainerTest, aWholeRun) {
   EXPECT_GE(sample.size(), 20u);
 }
 
+TEST_F(TrainerTest, dumpedGradientsAreThoseOfTheFirstStep) {
+  for (const std::string dropout : {"0", "0.3"}) {
+    run({"--steps=1", "--clip=0", "--lanes=2", "--dropout=" + dropout, "--json", folder.path("log.jsonl"),
+         "--dump-grads", folder.path("grads")});
+    const SafetensorsFile gradients(folder.path("grads"));
+    double squares = 0;
+    for (const TensorEntry &entry : gradients.tensors()) {
+      std::vector<float> values(size_t(entry.elements()));
+      gradients.readFloats(entry, values);
+      for (float value : values)
+        squares += double(value) * value;
+    }
+    const double norm = log("log.jsonl")[0]["norm"];
+    EXPECT_NEAR(std::sqrt(squares), norm, 1e-5 * norm) << "with dropout " << dropout;
+  }
+}
+
 TEST_F(TrainerTest, learnsWithProductsOfBf16) {
   const auto losses = [&](const std::string &dtype) {
     run({"--steps=30", "--lr=1e-2", "--dtype=" + dtype, "--json", folder.path(dtype + ".jsonl")});
