@@ -131,6 +131,12 @@ TEST(Driver, ATypeThatGainsNothingIsSaidToGainNothing) {
   }
 }
 
+TEST(Driver, AGraphComesThroughAPipe) {
+  const Result piped = runTcc("-emit=captured /dev/stdin", "cat '" + file("piped.graph", good) + "' |");
+  EXPECT_EQ(piped.status, 0) << piped.err;
+  EXPECT_HAS(piped.out, "tcc.gelu");
+}
+
 TEST(Driver, UsageErrorsExitWith2) {
   const std::string path = file("good.graph", good);
   const std::pair<std::string, std::string> cases[] = {

@@ -151,6 +151,16 @@ TEST(Csv, linesOfOlderStepsStay) {
   expectContains(errorOf([&] { CsvLog log(folder.path("other.csv"), 3); }), "its first line is `1,2`");
 }
 
+TEST(Csv, aLogHasOneRun) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("log.csv");
+  CsvLog log(path, 0);
+  log.step({.step = 0, .loss = 0.5});
+  const std::string before = readAll(path);
+  expectContains(errorOf([&] { CsvLog second(path, 0); }), "cannot write the log: another run writes it");
+  EXPECT_EQ(readAll(path), before) << "the other run's lines stay";
+}
+
 TEST(LossPlot, isOneDrawingWithRoundAxes) {
   std::vector<PlotPoint> training, validation;
   for (int i = 0; i < 5000; ++i)
