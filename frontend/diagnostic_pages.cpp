@@ -53,10 +53,10 @@ std::string withoutNames(std::string_view text) {
     const bool mayOpen = at < 2 || !std::isalnum(static_cast<unsigned char>(text[at - 2])); // no apostrophe
     if ((c != '\'' && c != '`') || !mayOpen)
       continue;
-    const size_t end = text.find(c, at);
-    at = end == text.npos ? at : end;
-    if (end != text.npos)
-      kept += text[at++];
+    if (const size_t end = text.find(c, at); end != text.npos) {
+      kept += c;
+      at = end + 1;
+    }
   }
   return kept;
 }

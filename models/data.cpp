@@ -17,8 +17,8 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 
 namespace {
 
-constexpr int64_t headerBytes =
-    TokenHeader::size; // a shard's first three int32 are magic number, version and token count
+/// A shard's first three int32 are magic number, version and token count.
+constexpr int64_t headerBytes = TokenHeader::size;
 
 struct ShardKind {
   int32_t magic, version;

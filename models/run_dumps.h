@@ -3,7 +3,7 @@
 #include "frontend/compile.h"
 #include "models/model.h"
 
-#include <optional>
+#include <span>
 #include <string>
 
 namespace tcc::models {
@@ -11,15 +11,10 @@ namespace tcc::models {
 /// Writes the training step for these arguments as .graph text. Throws Error where the file cannot be written.
 void writeStepGraph(const std::string &path, Function &step, std::span<const Array> arguments);
 
-/// One batch, and what is dropped out for it: nothing without a seed.
-struct DumpedBatch {
-  Array tokens, targets; ///< i32 [B, T]
-  DropoutRates rates = {};
-  std::optional<Array> seed = {}; ///< i32 scalar, as the training step has it
-};
-
 /// Writes the loss's gradients of one batch, unclipped, as a safetensors file, by a function that ends before training
-/// begins. `function` holds device, level and passes. Throws Error where the file cannot be written.
-void dumpGradients(const std::string &path, const Model &model, const DumpedBatch &batch, FunctionOptions function);
+/// begins. `inputs` are tokens, targets and, where `rates` drop something out, the seed of the step. `function` holds
+/// device, level and passes. Throws Error where the file cannot be written.
+void dumpGradients(const std::string &path, const Model &model, const DropoutRates &rates,
+                   std::span<const Array> inputs, FunctionOptions function);
 
 } // namespace tcc::models

@@ -217,10 +217,9 @@ int Trainer::runAll() {
     log.message(fmt::format("wrote the training step to {}", options.emitGraph));
   }
   if (!options.dumpGrads.empty()) {
-    DumpedBatch batch{inputs.tokens, inputs.targets, dropout};
-    if (dropout.any())
-      batch.seed = stepArguments(1e-3, 0).back();
-    dumpGradients(options.dumpGrads, model, batch, function({}, {}));
+    std::vector<Array> batch = stepArguments(1e-3, 0);
+    batch.erase(batch.begin() + 2, batch.begin() + 4); // rate and step
+    dumpGradients(options.dumpGrads, model, dropout, batch, function({}, {}));
     log.message(fmt::format("wrote the first step's gradients to {}", options.dumpGrads));
   }
   if (options.checkDevice)
